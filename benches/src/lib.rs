@@ -1,0 +1,2 @@
+//! Micro-benchmarks.
+#![forbid(unsafe_code)]

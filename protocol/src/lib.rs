@@ -1,0 +1,2 @@
+//! RocketMQ remoting.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! The RingMQ process.
+#![forbid(unsafe_code)]
