@@ -1,0 +1,68 @@
+//! Waiting for one another on one thread: an event that one task of a shard waits for and others set.
+//!
+//! Runtime-independent. Not a channel: it carries no data, the state it is about lives in the shard.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::Future,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, Waker},
+};
+
+/// Set by anyone, waited for by one task at a time; a set that nobody waits for is remembered once, so nothing
+/// is missed between looking at the state and waiting.
+#[derive(Clone, Default)]
+pub struct Event {
+    state: Rc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    set: Cell<bool>,
+    waiting: RefCell<Option<Waker>>,
+}
+
+impl Event {
+    /// An event that is not set.
+    #[must_use]
+    pub fn new() -> Event {
+        Event::default()
+    }
+
+    /// Sets it: the task that waits goes on, or else the next one that would wait does.
+    pub fn set(&self) {
+        self.state.set.set(true);
+        // Taken out first: waking may run code that waits again.
+        let waiting = self.state.waiting.borrow_mut().take();
+        if let Some(waker) = waiting {
+            waker.wake();
+        }
+    }
+
+    /// Waits until it is set, and clears it.
+    pub fn wait(&self) -> Wait<'_> {
+        Wait { event: self }
+    }
+}
+
+/// See [`Event::wait`].
+pub struct Wait<'a> {
+    event: &'a Event,
+}
+
+impl Future for Wait<'_> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let state = &self.event.state;
+        if state.set.replace(false) {
+            return Poll::Ready(());
+        }
+        let mut waiting = state.waiting.borrow_mut();
+        if !waiting.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            *waiting = Some(context.waker().clone());
+        }
+        Poll::Pending
+    }
+}
