@@ -5,3 +5,10 @@
 
 pub mod offset;
 pub mod io;
+pub mod limits;
+pub mod commit_log;
+pub mod write;
+pub mod derive;
+pub mod read;
+pub mod shard;
+pub mod stages;

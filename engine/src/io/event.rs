@@ -66,3 +66,17 @@ impl Future for Wait<'_> {
         Poll::Pending
     }
 }
+
+/// Waits for whichever of two futures ends first; the other one is dropped.
+pub async fn first(left: impl Future<Output = ()>, right: impl Future<Output = ()>) {
+    let mut left = std::pin::pin!(left);
+    let mut right = std::pin::pin!(right);
+    std::future::poll_fn(|context| {
+        if left.as_mut().poll(context).is_ready() || right.as_mut().poll(context).is_ready() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
+}
