@@ -26,7 +26,7 @@ use crate::{
         record::{Assigned, Message},
     },
     derive::consume_queue::{ConsumeQueues, Entry, Expects, QueueIndex},
-    io::{Runtime, event::Event},
+    io::{Runtime, event::{Broadcast, Event}},
     limits::{PULL_SCAN_ENTRIES_MAX, RECORD_OVERHEAD_BYTES_MAX, UNWRITTEN_BYTES_MAX},
     offset::{LogOffset, QueueOffset},
     read::{
@@ -135,7 +135,7 @@ pub struct Shard<R: Runtime> {
     /// Set when promises were kept or broken: senders can be answered, messages dispatched.
     pub progress: Event,
     /// Set when there is room again.
-    pub room: Event,
+    pub room: Broadcast,
 }
 
 /// The parts that a store's opening provides.
@@ -181,7 +181,7 @@ impl<R: Runtime> Shard<R> {
             sync_work: Event::new(),
             files: Event::new(),
             progress: Event::new(),
-            room: Event::new(),
+            room: Broadcast::new(),
         }
     }
 
@@ -252,7 +252,7 @@ impl<R: Runtime> Shard<R> {
         let end = self.log.end();
         self.flush.on_appended(end);
         if self.log.is_mapped() {
-            self.flush.on_written(end, Duration::ZERO);
+            self.flush.on_copied(end);
             self.sync_work.set();
         } else {
             self.work.set();
@@ -516,6 +516,11 @@ impl<R: Runtime> Shard<R> {
         self.flush.fence()
     }
 
+    /// Whether nothing waits to be written.
+    pub fn is_all_written(&self) -> bool {
+        self.flush.written_end() == self.log.end()
+    }
+
     /// Everything below is what the mode promises.
     pub fn confirmed_end(&self) -> LogOffset {
         self.confirmed_end
@@ -573,7 +578,7 @@ impl<R: Runtime> Shard<R> {
         self.sync_work.set();
         self.files.set();
         self.progress.set();
-        self.room.set();
+        self.room.wake_all();
     }
 
     /// Whether the shard is being stopped.

@@ -30,7 +30,8 @@ pub async fn write_loop<R: Runtime>(runtime: R, shard: SharedShard<R>) {
     loop {
         let plan = shard.borrow_mut().log_mut().next_write();
         let Some(plan) = plan else {
-            if shard.borrow().is_stopping() {
+            // What waits for the preparation of its place is still written.
+            if shard.borrow().is_stopping() && shard.borrow().is_all_written() {
                 return;
             }
             let work = shard.borrow().work.clone();
@@ -53,7 +54,7 @@ pub async fn write_loop<R: Runtime>(runtime: R, shard: SharedShard<R>) {
         }
         shard.sync_work.set();
         shard.progress.set();
-        shard.room.set();
+        shard.room.wake_all();
         if shard.fence().is_some() {
             return;
         }
@@ -194,7 +195,7 @@ pub async fn file_loop<R: Runtime>(runtime: R, shard: SharedShard<R>, making: Fi
                     let mut shard = shard.borrow_mut();
                     shard.log_mut().add_file(segment);
                     shard.set_file_error(None);
-                    shard.room.set();
+                    shard.room.wake_all();
                 }
                 Err(error) => {
                     // The disk may have room again: the next attempt tells.
@@ -217,7 +218,7 @@ pub async fn file_loop<R: Runtime>(runtime: R, shard: SharedShard<R>, making: Fi
             shard.log_mut().on_filled(base, done);
             // A write or an append may have waited for the range.
             shard.work.set();
-            shard.room.set();
+            shard.room.wake_all();
         }
         let took = runtime.now().saturating_duration_since(begun);
         let is_busy = shard.borrow().log().end() != shard.borrow().flushed_end();

@@ -167,6 +167,13 @@ impl Flush {
         self.check();
     }
 
+    /// Everything appended is in a mapped file: kill -9 doesn't lose it.
+    pub fn on_copied(&mut self, end: LogOffset) {
+        assert!(end >= self.written_end, "the log grows: {end} after {}", self.written_end);
+        self.written_end = end;
+        self.check();
+    }
+
     /// Up to where a sync is wanted now; `None` when none is, or one is in flight.
     pub fn begin_sync(&mut self, now: Instant) -> Option<LogOffset> {
         if self.fence.is_some() || self.sync_in_flight.is_some() || !self.is_sync_due(now) {
