@@ -25,7 +25,7 @@ use crate::{
         CommitLog, NoRoom,
         record::{Assigned, Message},
     },
-    derive::consume_queue::{ConsumeQueues, Entry, Expects, QueueIndex},
+    derive::consume_queue::{ConsumeQueues, Entry, Expects, Lookup, QueueIndex},
     io::{Runtime, event::{Broadcast, Event}},
     limits::{PULL_SCAN_ENTRIES_MAX, RECORD_OVERHEAD_BYTES_MAX, UNWRITTEN_BYTES_MAX},
     offset::{LogOffset, QueueOffset},
@@ -335,13 +335,15 @@ impl<R: Runtime> Shard<R> {
     pub fn dispatch(&mut self) {
         while let Some(pending) = self.pending.front().copied()
             && pending.end <= self.confirmed_end
+            && !self.queues.behind().is_full()
         {
             self.pending.pop_front();
             match self.queues.expects(pending.queue, pending.queue_offset) {
                 Expects::Next => {}
                 other => panic!("queue offset {} is {other:?}, not next", pending.queue_offset),
             }
-            self.queues.push(pending.queue, pending.queue_offset, pending.entry, pending.store_timestamp_ms);
+            self.queues.push(pending.queue, pending.queue_offset, pending.entry);
+            self.queues.on_dispatched(pending.store_timestamp_ms);
             self.holds.on_dispatched(pending.queue, pending.queue_offset, pending.entry.tags_code);
             self.dispatched_end = pending.end;
         }
@@ -367,8 +369,13 @@ impl<R: Runtime> Shard<R> {
         };
         self.entries.clear();
         let mut entries = std::mem::take(&mut self.entries);
-        let looked_up = self.queues.lookup(pull.queue, pull.queue_offset, wanted, &mut entries);
-        let selection = looked_up.map_err(Cold::Queue).and_then(|()| self.select(pull, &entries));
+        let selection = match self.queues.lookup(pull.queue, pull.queue_offset, wanted) {
+            Lookup::Memory(found) => {
+                entries.extend(found);
+                self.select(pull, &entries)
+            }
+            Lookup::Cold(read) => Err(Cold::Queue(read)),
+        };
         self.entries = entries;
         let (scanned, status) = selection?;
         let next_begin_offset = pull.queue_offset.plus(scanned as u64);
@@ -445,6 +452,25 @@ impl<R: Runtime> Shard<R> {
             self.counters.pulled_bytes += selected.len as u64;
         }
         self.selected.clear();
+    }
+
+    /// When the message of `entry` was stored.
+    ///
+    /// # Errors
+    /// What must be read first.
+    pub fn store_timestamp_ms(&mut self, entry: Entry) -> Result<i64, Cold> {
+        // The fields up to the store timestamp, with the longer of the two address lengths.
+        const HEAD_BYTES: usize = 76;
+        let len = HEAD_BYTES.min(entry.size as usize);
+        let mut head = Vec::with_capacity(HEAD_BYTES);
+        match self.log.resident(entry.log_offset, len) {
+            Some(bytes) => head.extend_from_slice(bytes),
+            None => self.cold.copy(entry.log_offset, len, &mut head).map_err(Cold::Log)?,
+        }
+        let sys_flag = i32::from_be_bytes(head[36..40].try_into().expect("four bytes"));
+        let host_bytes = if sys_flag & protocol::message::sys_flag::BORNHOST_V6 == 0 { 8 } else { 20 };
+        let at = 48 + host_bytes;
+        Ok(i64::from_be_bytes(head[at..at + 8].try_into().expect("eight bytes")))
     }
 
     // ---- parts that the stages and the server use --------------------------------------------------------------

@@ -96,8 +96,8 @@ impl ColdCache {
             .get()
             .checked_sub(COLD_PIECE_BYTES as u64)
             .is_some_and(|before| self.pieces.contains_key(&before));
-        let count = if is_scan { 2 } else { 1 };
-        let mut reads = Vec::with_capacity(count);
+        let count: u64 = if is_scan { 2 } else { 1 };
+        let mut reads = Vec::new();
         for index in 0..count {
             let at = LogOffset::new(start.get() + index * COLD_PIECE_BYTES as u64);
             if at >= written_end {
