@@ -5,3 +5,6 @@
 
 pub mod offset;
 pub mod io;
+pub mod error;
+pub mod metadata;
+pub mod derive;
