@@ -1,2 +1,5 @@
 //! The RingMQ process.
 #![forbid(unsafe_code)]
+
+pub mod config;
+pub mod placement;

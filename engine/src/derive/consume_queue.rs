@@ -49,7 +49,7 @@ const IDLE_TAIL_COUNT_MAX: usize = 32;
 
 /// A queue of this shard, dense from 0 in the order of first use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct QueueIndex(u32);
+pub struct QueueIndex(pub(crate) u32);
 
 impl QueueIndex {
     /// Its number, to index tables of one's own.

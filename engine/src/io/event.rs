@@ -66,3 +66,62 @@ impl Future for Wait<'_> {
         Poll::Pending
     }
 }
+
+/// Waits for whichever of two futures ends first; the other one is dropped.
+pub async fn first(left: impl Future<Output = ()>, right: impl Future<Output = ()>) {
+    let mut left = std::pin::pin!(left);
+    let mut right = std::pin::pin!(right);
+    std::future::poll_fn(|context| {
+        if left.as_mut().poll(context).is_ready() || right.as_mut().poll(context).is_ready() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
+}
+
+/// Wakes every task that waits at that moment. Remembers nothing: look at the state, then wait, in one step.
+#[derive(Clone, Default)]
+pub struct Broadcast {
+    state: Rc<BroadcastState>,
+}
+
+#[derive(Default)]
+struct BroadcastState {
+    round: Cell<u64>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+impl Broadcast {
+    /// One that nobody waits for.
+    #[must_use]
+    pub fn new() -> Broadcast {
+        Broadcast::default()
+    }
+
+    /// Wakes everyone who waits.
+    pub fn wake_all(&self) {
+        self.state.round.set(self.state.round.get() + 1);
+        let waiting = std::mem::take(&mut *self.state.waiting.borrow_mut());
+        for waker in waiting {
+            waker.wake();
+        }
+    }
+
+    /// Waits for the next [`Broadcast::wake_all`].
+    pub async fn wait(&self) {
+        let round = self.state.round.get();
+        std::future::poll_fn(|context| {
+            if self.state.round.get() != round {
+                return Poll::Ready(());
+            }
+            let mut waiting = self.state.waiting.borrow_mut();
+            if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+                waiting.push(context.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+}

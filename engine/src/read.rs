@@ -1,0 +1,6 @@
+//! From a pull to its answer: [`pull`] selects what to send, [`cold`] brings old bytes into memory, [`hold`] keeps
+//! the pulls that wait for messages.
+
+pub mod cold;
+pub mod hold;
+pub mod pull;

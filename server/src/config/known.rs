@@ -1,0 +1,298 @@
+//! What RocketMQ's own settings files may hold beyond what RingMQ uses.
+//!
+//! Owns two lists: the names that RocketMQ 4.0 to 5.3 reads (so that an existing `broker.conf` starts with a warning
+//! a line instead of a refusal), and the few whose being ignored would break a promise or a role, which are refused.
+
+/// A setting that changes what is promised, or the broker's part in a cluster, and isn't built.
+pub struct Unbuilt {
+    /// RocketMQ's name.
+    pub key: &'static str,
+    /// Values that ask for nothing that isn't built; accepted in silence.
+    pub harmless: &'static [&'static str],
+    /// Why another value is refused, and what to do instead.
+    pub remedy: &'static str,
+}
+
+/// Looks `key` up among the refused ones.
+pub fn unbuilt(key: &str) -> Option<&'static Unbuilt> {
+    UNBUILT.iter().find(|unbuilt| unbuilt.key == key)
+}
+
+/// Whether RocketMQ (any version) reads this name. Sorted, so it is a binary search.
+pub fn is_known(key: &str) -> bool {
+    KNOWN.binary_search(&key).is_ok()
+}
+
+/// Every name RocketMQ reads, for suggestions.
+pub fn known_names() -> impl Iterator<Item = &'static str> {
+    KNOWN.iter().copied()
+}
+
+const OFF: &[&str] = &["false"];
+
+/// In the order of how likely an operator is to have them.
+pub const UNBUILT: &[Unbuilt] = &[
+    Unbuilt {
+        key: "brokerRole",
+        harmless: &["ASYNC_MASTER"],
+        remedy: "replication isn't built yet, and without it the role would promise copies that don't exist; use ASYNC_MASTER",
+    },
+    Unbuilt { key: "brokerId", harmless: &["0"], remedy: "only masters are built, and a master's id is 0" },
+    Unbuilt {
+        key: "enableDLegerCommitLog",
+        harmless: OFF,
+        remedy: "a replicated log isn't built yet, so nothing would be copied; set it to false",
+    },
+    Unbuilt {
+        key: "transientStorePoolEnable",
+        harmless: OFF,
+        remedy: "the transient store pool isn't built; backend=direct keeps the page cache out of the write path, set this to false",
+    },
+    Unbuilt {
+        key: "aclEnable",
+        harmless: OFF,
+        remedy: "access control isn't built yet, so everybody would be let in; set it to false and guard the port by other means",
+    },
+    Unbuilt {
+        key: "authenticationEnabled",
+        harmless: OFF,
+        remedy: "authentication isn't built yet, so everybody would be let in; set it to false and guard the port by other means",
+    },
+    Unbuilt {
+        key: "authorizationEnabled",
+        harmless: OFF,
+        remedy: "authorization isn't built yet, so everything would be allowed; set it to false and guard the port by other means",
+    },
+    Unbuilt {
+        key: "tls.server.mode",
+        harmless: &["disabled", "permissive"],
+        remedy: "TLS isn't built yet, so connections would be in the clear; set it to disabled or put a TLS proxy in front",
+    },
+    Unbuilt {
+        key: "enableControllerMode",
+        harmless: OFF,
+        remedy: "the controller's failover isn't built yet; set it to false",
+    },
+    Unbuilt {
+        key: "enableSlaveActingMaster",
+        harmless: OFF,
+        remedy: "slaves aren't built yet; set it to false",
+    },
+    Unbuilt {
+        key: "duplicationEnable",
+        harmless: OFF,
+        remedy: "replication isn't built yet; set it to false",
+    },
+    Unbuilt {
+        key: "totalReplicas",
+        harmless: &["1"],
+        remedy: "replication isn't built yet, there is one copy; set it to 1",
+    },
+    Unbuilt {
+        key: "inSyncReplicas",
+        harmless: &["1"],
+        remedy: "replication isn't built yet, there is one copy; set it to 1",
+    },
+    Unbuilt {
+        key: "minInSyncReplicas",
+        harmless: &["1"],
+        remedy: "replication isn't built yet, there is one copy; set it to 1",
+    },
+    Unbuilt {
+        key: "allAckInSyncStateSet",
+        harmless: OFF,
+        remedy: "replication isn't built yet, there is one copy; set it to false",
+    },
+    Unbuilt {
+        key: "storeType",
+        harmless: &["default"],
+        remedy: "only RocketMQ's default store is built; set it to default",
+    },
+    Unbuilt {
+        key: "messageStorePlugIn",
+        harmless: &[""],
+        remedy: "store plug-ins (tiered storage) aren't built; leave it empty",
+    },
+    Unbuilt {
+        key: "enableLmq",
+        harmless: OFF,
+        remedy: "light queues aren't built, messages for them would be lost; set it to false",
+    },
+    Unbuilt {
+        key: "enableMultiDispatch",
+        harmless: OFF,
+        remedy: "light queues aren't built, messages for them would be lost; set it to false",
+    },
+    Unbuilt {
+        key: "enabledAppendPropCRC",
+        harmless: OFF,
+        remedy: "the checksum over whole records isn't built; set it to false",
+    },
+    Unbuilt {
+        key: "forceVerifyPropCRC",
+        harmless: OFF,
+        remedy: "the checksum over whole records isn't built; set it to false",
+    },
+    Unbuilt {
+        key: "readOnlyCommitLogStorePaths",
+        harmless: &[""],
+        remedy: "a store spread over several directories isn't built; leave it empty",
+    },
+];
+
+/// Fields of the classes that RocketMQ 4.0.0 to 5.3.4 fills from its settings files, sorted. Names only.
+#[rustfmt::skip]
+const KNOWN: &[&str] = &[
+    "abortFile", "accessMessageInMemoryHotRatio", "accessMessageInMemoryMaxRatio", "accountStatsEnable",
+    "accountStatsPrintZeroValues", "ackMessageThreadPoolNums", "ackThreadPoolQueueCapacity",
+    "aclCacheExpiredSecond", "aclCacheMaxNum", "aclCacheRefreshSecond", "aclEnable",
+    "adminBrokerThreadPoolNums", "adminBrokerThreadPoolQueueCapacity", "allAckInSyncStateSet",
+    "allowRecallWhenBrokerNotWriteable", "appendAckAsync", "appendCkAsync", "asyncLearner", "asyncSendEnable",
+    "authConfigPath", "authenticationEnabled", "authenticationMetadataProvider", "authenticationProvider",
+    "authenticationStrategy", "authenticationWhitelist", "authorizationEnabled",
+    "authorizationMetadataProvider", "authorizationProvider", "authorizationStrategy",
+    "authorizationWhitelist", "autoCreateSubscriptionGroup", "autoCreateTopicEnable", "autoDeleteUnusedStats",
+    "autoMessageVersionOnTopicLen", "batchDispatchRequestThreadPoolNums", "bindAddress",
+    "bitMapLengthConsumeQueueExt", "bottomMostCompressionTypeForConsumeQueueStore",
+    "broadcastOffsetExpireMaxSecond", "broadcastOffsetExpireSecond", "brokerClusterName", "brokerConfigPath",
+    "brokerElectionPriority", "brokerFastFailureEnable", "brokerHeartbeatInterval", "brokerIP1", "brokerIP2",
+    "brokerId", "brokerName", "brokerNotActiveTimeoutMillis", "brokerPermission", "brokerRole",
+    "brokerTopicEnable", "cgColdReadThreshold", "channelExpiredTimeout", "channelNotActiveInterval",
+    "checkCRCOnRecover", "checkSyncStateSetPeriod", "cleanFileForciblyEnable", "cleanOfflineBrokerInterval",
+    "cleanResourceInterval", "cleanRocksDBDirtyCQIntervalMin", "cleanSwapedMapInterval",
+    "clearRetryTopicWhenDeleteTopic", "clientAsyncSemaphoreValue", "clientCallbackExecutorThreads",
+    "clientChannelMaxIdleTimeSeconds", "clientCloseSocketIfTimeout", "clientManageThreadPoolNums",
+    "clientManagerThreadPoolQueueCapacity", "clientOnewaySemaphoreValue", "clientPooledByteBufAllocatorEnable",
+    "clientSocketRcvBufSize", "clientSocketSndBufSize", "clientWorkerThreads", "clusterName",
+    "clusterTopicEnable", "coldCtrStrategyEnable", "coldDataFlowControlEnable", "coldDataScanEnable",
+    "combineAssignOffsetCQType", "combineCQEnableCheckSelf", "combineCQLoadingCQTypes",
+    "combineCQMaxExtraSearchCommitLogFiles", "combineCQPreferCQType", "commercialBaseCount",
+    "commercialBigCount", "commercialEnable", "commercialSizePerMsg", "commercialTimerCount",
+    "commercialTransCount", "commitCommitLogLeastPages", "commitCommitLogThoroughInterval",
+    "commitIntervalCommitLog", "commitLogForceSwapMapInterval", "commitLogRollingInterval",
+    "commitLogRollingMinimumSize", "commitLogSwapMapInterval", "commitLogSwapMapReserveFileNum",
+    "compactionCqMappedFileSize", "compactionMappedFileSize", "compactionScheduleInternal",
+    "compactionThreadNum", "compatibleWithOldNameSrv", "compressedRegister", "configBlackList",
+    "configManagerVersion", "configName", "connectTimeoutMillis", "consumerFallbehindThreshold",
+    "consumerManageThreadPoolNums", "consumerManagerThreadPoolQueueCapacity",
+    "consumerOffsetUpdateVersionStep", "controllerAddr", "controllerHeartBeatTimeoutMills",
+    "correctLogicMinOffsetForceInterval", "correctLogicMinOffsetSleepInterval", "dLegerGroup", "dLegerPeers",
+    "dLegerSelfId", "dataReadAheadEnable", "debugLockEnable", "defaultMessageRequestMode",
+    "defaultPopShareQueueNum", "defaultQueryMaxNum", "defaultTopicQueueNums", "delayOffsetUpdateVersionStep",
+    "deleteCommitLogFilesInterval", "deleteConsumeQueueFilesInterval", "deleteFileBatchMax", "deleteWhen",
+    "destroyMapedFileIntervalForcibly", "disableCallbackExecutor", "disableConsumeIfConsumerReadSlowly",
+    "disableNettyWorkerGroup", "disappearTimeAfterStart", "diskFallRecorded", "diskMaxUsedSpaceRatio",
+    "diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio", "dispatchCqCacheNum", "dispatchCqThreads",
+    "dispatchFromSenderThread", "duplicationEnable", "enableAcceleratedRecovery", "enableAsyncReput",
+    "enableAutoInSyncReplicas", "enableBatchPush", "enableBroadcastOffsetStore",
+    "enableBuildConsumeQueueConcurrently", "enableCalcFilterBitMap", "enableCleanExpiredOffset",
+    "enableCompaction", "enableConnectionMetrics", "enableConsumeQueueExt", "enableControllerMode",
+    "enableCreateSysGroup", "enableDLegerCommitLog", "enableDetailStat", "enableFastChannelEventProcess",
+    "enableLagAndDlqMetrics", "enableLmq", "enableLmqStats", "enableLogConsumeQueueRepeatedlyBuildWhenRecover",
+    "enableMessageStoreMetrics", "enableMixedMessageType", "enableMultiDispatch", "enableNetWorkFlowControl",
+    "enableNotifyAfterPopOrderLockRelease", "enableNotifyBeforePopCalculateLag", "enablePopBatchAck",
+    "enablePopBufferMerge", "enablePopLog", "enablePopMessageThreshold", "enablePopMetrics",
+    "enablePropertyFilter", "enableReconnectForGoAway", "enableRegisterProducer", "enableRemoteEscape",
+    "enableRemotingMetrics", "enableRequestMetrics", "enableRetryTopicV2", "enableRocksDBLog",
+    "enableRunningFlagsInFlush", "enableScheduleAsyncDeliver", "enableScheduleMessageStats",
+    "enableShutdownGracefully", "enableSingleTopicRegister", "enableSkipLongAwaitingAck",
+    "enableSlaveActingMaster", "enableSplitMetadata", "enableSplitRegistration", "enableStatsMetrics",
+    "enableTransactionMetrics", "enabledAppendPropCRC", "endTransactionPoolQueueCapacity",
+    "endTransactionThreadPoolNums", "estimateAccumulation", "expectConsumerNumUseFilter",
+    "fastFailIfNoBufferInStorePool", "fetchControllerAddrByDnsLookup", "fetchNameSrvAddrByDnsLookup",
+    "fetchNamesrvAddrByAddressServer", "fetchNamesrvAddrInterval", "fileReservedTime",
+    "filterDataCleanTimeSpan", "filterServerNums", "filterSupportRetry", "flushCommitLogLeastPages",
+    "flushCommitLogThoroughInterval", "flushCommitLogTimed", "flushConsumeQueueLeastPages",
+    "flushConsumeQueueThoroughInterval", "flushConsumerOffsetHistoryInterval", "flushConsumerOffsetInterval",
+    "flushDelayOffsetInterval", "flushDiskType", "flushIntervalCommitLog", "flushIntervalConsumeQueue",
+    "flushLeastPagesWhenWarmMapedFile", "forceRegister", "forceVerifyPropCRC", "forwardTimeout",
+    "globalColdReadThreshold", "haFlowControlEnable", "haHousekeepingInterval", "haListenPort",
+    "haMasterAddress", "haMaxGapNotInSync", "haMaxTimeSlaveNotCatchup", "haSendHeartbeatInterval",
+    "haSlaveFallbehindMax", "haTransferBatchSize", "heartbeatThreadPoolNums",
+    "heartbeatThreadPoolQueueCapacity", "highSpeedMode", "inBrokerContainer", "inSyncReplicas",
+    "initAuthenticationUser", "initPopOffsetByCheckMsgInMem", "innerClientAuthenticationCredentials",
+    "isBrokerContainer", "isEnableBatchPush", "isInBrokerContainer", "isScanAvailableNameSrv",
+    "isolateLogEnable", "listenPort", "litePullMessageEnable", "litePullMessageThreadPoolNums",
+    "litePullThreadPoolQueueCapacity", "loadBalancePollNameServerInterval",
+    "loadBalanceProcessorThreadPoolNums", "loadBalanceThreadPoolQueueCapacity", "lockInStrictMode",
+    "logicQueueForceSwapMapInterval", "logicQueueSwapMapInterval", "logicQueueSwapMapReserveFileNum",
+    "logicalDiskSpaceCleanForciblyThreshold", "longPollingEnable", "mapedFileSizeCommitLog",
+    "mapedFileSizeConsumeQueue", "mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue",
+    "mappedFileSizeConsumeQueueExt", "mappedFileSizeTimerLog", "mappedFileSwapEnable",
+    "mapperFileSizeBatchConsumeQueue", "maxAsyncPutMessageRequests", "maxBatchDeleteFilesNum",
+    "maxChecksumRange", "maxConsumeQueueScan", "maxDelayTime", "maxErrorRateOfBloomFilter",
+    "maxFilterMessageSize", "maxHaTransferByteInSecond", "maxHashSlotNum", "maxIndexNum",
+    "maxLmqConsumeQueueNum", "maxMessageSize", "maxMsgsNumBatch", "maxOffsetMapSize", "maxPopPollingSize",
+    "maxReconnectIntervalTimeSeconds", "maxRecoveryCommitlogFiles", "maxSlaveResendLength",
+    "maxStatsIdleTimeInMinutes", "maxTopicLength", "maxTransferBytesOnMessageInDisk",
+    "maxTransferBytesOnMessageInMemory", "maxTransferCountOnMessageInDisk",
+    "maxTransferCountOnMessageInMemory", "memTableFlushInterval", "memTableFlushIntervalMs",
+    "messageDelayLevel", "messageIndexEnable", "messageIndexSafe", "messageStorePlugIn",
+    "metricGrpcExporterIntervalInMills", "metricGrpcExporterTimeOutInMills",
+    "metricLoggingExporterIntervalInMills", "metricsExporterType", "metricsGrpcExporterHeader",
+    "metricsGrpcExporterTarget", "metricsInDelta", "metricsLabel", "metricsOtelCardinalityLimit",
+    "metricsPromExporterHost", "metricsPromExporterPort", "migrateAuthFromV1Enabled", "minInSyncReplicas",
+    "msgTraceTopicName", "namesrvAddr", "notifyConsumerIdsChangedEnable", "objectStoreAccessKey",
+    "objectStoreBucket", "objectStoreEndpoint", "objectStoreSecretKey", "offsetCheckInSlave",
+    "osPageCacheBusyTimeOutMills", "popCkMaxBufferSize", "popCkOffsetMaxQueueSize", "popCkStayBufferTime",
+    "popCkStayBufferTimeOut", "popConsumerFSServiceInit", "popConsumerKVServiceEnable",
+    "popConsumerKVServiceInit", "popConsumerKVServiceLog", "popFromRetryProbability",
+    "popInflightMessageThreshold", "popLongPollingForceNotifyInterval", "popPollingMapExpireTimeSeconds",
+    "popPollingMapSize", "popPollingSize", "popResponseReturnActualRetryTopic", "popReviveMaxAttemptTimes",
+    "popReviveMaxReturnSizePerRead", "preferredLeaderId", "printChannelGroups", "printChannelGroupsMinNum",
+    "processReplyMessageThreadPoolNums", "pullBatchMaxMessageCount", "pullMessageThreadPoolNums",
+    "pullThreadPoolQueueCapacity", "putConsumeQueueDataByFileChannel", "putMessageFutureThreadPoolNums",
+    "putMessageTimeout", "putMsgIndexHightWater", "putThreadPoolQueueCapacity", "queryMessageThreadPoolNums",
+    "queryThreadPoolQueueCapacity", "readAheadCacheEnable", "readAheadCacheExpireDuration",
+    "readAheadCacheSizeThresholdRate", "readAheadMessageCountThreshold", "readAheadMessageSizeThreshold",
+    "readOnlyCommitLogStorePaths", "readUnCommitted", "realTimeNotifyConsumerChange",
+    "realTimePersistRocksDBConfig", "recallMessageEnable", "recheckReputOffsetFromCq",
+    "recordGetMessageResult", "recoverConcurrently", "recoverThreadPoolNums", "redeleteHangedFileInterval",
+    "regionId", "registerBrokerTimeoutMills", "registerNameServerPeriod", "rejectPullConsumerEnable",
+    "rejectTransactionMessage", "replicasPerDiskPartition", "replyThreadPoolQueueCapacity",
+    "retrieveMessageFromPopRetryTopicV1", "reviveAckWaitMs", "reviveInterval", "reviveMaxSlow",
+    "reviveQueueNum", "reviveScanTime", "rocketmqHome", "rocksdbCQDoubleWriteEnable", "rocksdbCompressionType",
+    "rocksdbFlushWalFrequency", "rocksdbWalFileRollingThreshold", "sampleCountThreshold", "sampleSteps",
+    "scanAvailableNameSrv", "scheduleAsyncDeliverMaxPendingLimit", "scheduleAsyncDeliverMaxResendNum2Blocked",
+    "searchBcqByCacheEnable", "sendHeartbeatTimeoutMillis", "sendMessageThreadPoolNums",
+    "sendThreadPoolQueueCapacity", "serverAsyncSemaphoreValue", "serverCallbackExecutorThreads",
+    "serverChannelMaxIdleTimeSeconds", "serverLoadBalancerEnable", "serverNettyWorkerGroupEnable",
+    "serverOnewaySemaphoreValue", "serverPooledByteBufAllocatorEnable", "serverSelectorThreads",
+    "serverSocketBacklog", "serverSocketRcvBufSize", "serverSocketSndBufSize", "serverWorkerThreads",
+    "shortPollingTimeMills", "shutdownWaitTimeSeconds", "skipPreOnline", "skipWhenCKRePutReachMaxTimes",
+    "slaveReadEnable", "slaveTimeout", "socksProxyConfig", "spinLockCollisionRetreatOptimalDegree",
+    "splitMetadataSize", "splitRegistrationSize", "startAcceptSendRequestTimeStamp",
+    "statRocksDBCQIntervalSec", "statefulAuthenticationCacheExpiredSecond",
+    "statefulAuthenticationCacheMaxNum", "statefulAuthorizationCacheExpiredSecond",
+    "statefulAuthorizationCacheMaxNum", "storeCheckpoint", "storePathBrokerIdentity", "storePathCommitLog",
+    "storePathConsumeQueue", "storePathDLedgerCommitLog", "storePathEpochFile", "storePathIndex",
+    "storePathRootDir", "storeReplyMessageEnable", "storeType", "subscriptionExpiredTimeout",
+    "syncBrokerMemberGroupPeriod", "syncBrokerMetadataPeriod", "syncControllerMetadataPeriod",
+    "syncFlushTimeout", "syncFromLastFile", "syncMasterFlushOffsetWhenStartup", "tieredBackendServiceProvider",
+    "tieredMetadataServiceProvider", "tieredStorageLevel", "tieredStoreCommitLogMaxSize",
+    "tieredStoreConsumeQueueMaxSize", "tieredStoreCrcCheckEnable", "tieredStoreDeleteFileEnable",
+    "tieredStoreDeleteFileInterval", "tieredStoreFilePath", "tieredStoreFileReservedTime",
+    "tieredStoreGroupCommit", "tieredStoreGroupCommitCount", "tieredStoreGroupCommitSize",
+    "tieredStoreGroupCommitTimeout", "tieredStoreIndexFileMaxHashSlotNum", "tieredStoreIndexFileMaxIndexNum",
+    "tieredStoreMaxGroupCommitCount", "tieredStoreMaxPendingLimit", "timerCheckMetricsWhen",
+    "timerColdDataCheckIntervalMs", "timerCongestNumEachSlot", "timerEnableCheckMetrics",
+    "timerEnableDisruptor", "timerEnableRetryUntilSuccess", "timerFlushIntervalMs", "timerGetMessageThreadNum",
+    "timerInterceptDelayLevel", "timerMaxDelaySec", "timerMetricSmallThreshold", "timerPrecisionMs",
+    "timerProgressLogIntervalMs", "timerPutMessageThreadNum", "timerRollWindowSlot", "timerSkipUnknownError",
+    "timerStopDequeue", "timerStopEnqueue", "timerWarmEnable", "timerWheelEnable", "tls.client.authServer",
+    "tls.client.certPath", "tls.client.keyPassword", "tls.client.keyPath", "tls.client.trustCertPath",
+    "tls.config.file", "tls.enable", "tls.server.authClient", "tls.server.certPath", "tls.server.keyPassword",
+    "tls.server.keyPath", "tls.server.mode", "tls.server.need.client.auth", "tls.server.trustCertPath",
+    "tls.test.mode.enable", "topicQueueLockNum", "totalReplicas", "traceOn", "traceTopicEnable",
+    "transactionCheckInterval", "transactionCheckMax", "transactionMetricFlushInterval",
+    "transactionOpBatchInterval", "transactionOpMsgMaxSize", "transactionTimeOut", "transferMsgByHeap",
+    "transientStorePoolEnable", "transientStorePoolSize", "travelCqFileNumWhenGetMessage",
+    "updateNameServerAddrPeriod", "useABSLock", "useEpollNativeSelector", "usePIDColdCtrStrategy",
+    "useReentrantLockWhenPutMessage", "useServerSideResetOffset", "useStaticSubscription", "useTLS",
+    "userCacheExpiredSecond", "userCacheMaxNum", "userCacheRefreshSecond",
+    "validateSystemTopicWhenUpdateTopic", "waitTimeMillsInAckQueue", "waitTimeMillsInAdminBrokerQueue",
+    "waitTimeMillsInHeartbeatQueue", "waitTimeMillsInLitePullQueue", "waitTimeMillsInPullQueue",
+    "waitTimeMillsInSendQueue", "waitTimeMillsInTransactionQueue", "wakeCommitWhenPutMessage",
+    "wakeFlushWhenPutMessage", "warmMapedFileEnable", "writeBufferHighWaterMark", "writeBufferLowWaterMark",
+    "writeWithoutMmap",
+];
