@@ -26,7 +26,10 @@ use crate::{
         record::{Assigned, Message},
     },
     derive::consume_queue::{ConsumeQueues, Entry, Expects, Lookup, QueueIndex},
-    io::{Runtime, event::{Broadcast, Event}},
+    io::{
+        Runtime,
+        event::{Broadcast, Event},
+    },
     limits::{PULL_SCAN_ENTRIES_MAX, RECORD_OVERHEAD_BYTES_MAX, UNWRITTEN_BYTES_MAX},
     offset::{LogOffset, QueueOffset},
     read::{
@@ -132,6 +135,8 @@ pub struct Shard<R: Runtime> {
     pub sync_work: Event,
     /// Set when the log's files want attention: a next one, or preparation.
     pub files: Event,
+    /// Set when the queues' files should be written at once: a clean stop.
+    pub queue_work: Event,
     /// Set when promises were kept or broken: senders can be answered, messages dispatched.
     pub progress: Event,
     /// Set when there is room again.
@@ -180,6 +185,7 @@ impl<R: Runtime> Shard<R> {
             work: Event::new(),
             sync_work: Event::new(),
             files: Event::new(),
+            queue_work: Event::new(),
             progress: Event::new(),
             room: Broadcast::new(),
         }
@@ -308,7 +314,11 @@ impl<R: Runtime> Shard<R> {
     /// Confirms what the mode's promise covers by now. Never goes back.
     pub fn confirm(&mut self) {
         let promised = self.flush.promised_end();
-        assert!(promised >= self.confirmed_end, "confirmed {} is taken back to {promised}", self.confirmed_end);
+        assert!(
+            promised >= self.confirmed_end,
+            "confirmed {} is taken back to {promised}",
+            self.confirmed_end
+        );
         if self.flush.fence().is_none() {
             self.confirmed_end = promised;
         }
@@ -454,6 +464,17 @@ impl<R: Runtime> Shard<R> {
         self.selected.clear();
     }
 
+    /// Whether the message at `offset` of `queue` can be read without the disk.
+    pub fn is_resident(&mut self, queue: QueueIndex, offset: QueueOffset) -> bool {
+        let entry = match self.queues.lookup(queue, offset, 1) {
+            Lookup::Memory(mut found) => found.next(),
+            Lookup::Cold(_) => None,
+        };
+        entry.is_some_and(|entry| {
+            !entry.is_hole() && self.log.resident(entry.log_offset, entry.size as usize).is_some()
+        })
+    }
+
     /// When the message of `entry` was stored.
     ///
     /// # Errors
@@ -542,6 +563,16 @@ impl<R: Runtime> Shard<R> {
         self.flush.fence()
     }
 
+    /// Everything below survives kill -9.
+    pub fn written_end(&self) -> LogOffset {
+        self.flush.written_end()
+    }
+
+    /// Whether every message is in its queue, and the queues' files have it durably.
+    pub fn is_dispatched_and_durable(&self) -> bool {
+        self.pending.is_empty() && self.queues.is_durable()
+    }
+
     /// Whether nothing waits to be written.
     pub fn is_all_written(&self) -> bool {
         self.flush.written_end() == self.log.end()
@@ -604,6 +635,7 @@ impl<R: Runtime> Shard<R> {
         self.sync_work.set();
         self.files.set();
         self.progress.set();
+        self.queue_work.set();
         self.room.wake_all();
     }
 

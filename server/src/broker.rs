@@ -4,10 +4,20 @@
 //! it is decoded, checked, applied and answered, or it leaves behind what answers it later (a sender that waits for its
 //! flush, a pull that is held). Processors are in [`crate::processor`], one file per family of codes.
 
-use std::{collections::HashMap, net::SocketAddr, rc::Rc, time::Instant};
+use std::{
+    cell::RefCell,
+    collections::{HashMap, VecDeque},
+    net::SocketAddr,
+    rc::Rc,
+    time::Instant,
+};
 
 use engine::{
-    io::Runtime,
+    io::{
+        Runtime,
+        event::{Broadcast, Event},
+    },
+    shard::Cold,
     metadata::{Generation, MetadataFile, MetadataWriter},
     stages::SharedShard,
     write::ack::{Outcome, Receipt, ReplyTo},
@@ -26,7 +36,11 @@ use crate::{
         table::{ConnectionKey, Connections},
     },
     group::{ConsumerOffsets, GroupTable},
-    processor::send::SendScratch,
+    processor::{
+        offset::PendingSearch,
+        pull::ColdPull,
+        send::SendScratch,
+    },
     target::Targets,
     topic::TopicTable,
 };
@@ -47,7 +61,7 @@ pub struct Identity {
 /// The metadata files of a broker and which change of each is durable.
 pub struct Metadata {
     /// The writer.
-    pub writer: MetadataWriter,
+    pub writer: Rc<RefCell<MetadataWriter>>,
     /// `config/topics.json`.
     pub topics: MetadataFile,
     /// `config/subscriptionGroup.json`.
@@ -79,15 +93,23 @@ pub struct Broker<R: Runtime> {
     /// The metadata files.
     pub metadata: Metadata,
     /// Set when topics changed: the name servers are told at once.
-    pub topics_changed: engine::io::event::Event,
+    pub topics_changed: Event,
     pub(crate) connections: Connections<R>,
     pub(crate) scratch: SendScratch,
     /// Topics whose creation isn't durable yet, and what makes it so.
-    pub(crate) undurable: HashMap<String, Generation>,
+    pub(crate) undurable_topics: HashMap<String, Generation>,
+    /// Groups likewise.
+    pub(crate) undurable_groups: HashMap<String, Generation>,
+    /// Wakes the requests that wait for metadata to be durable.
+    pub metadata_durable: Broadcast,
+    /// Set when a pull was held: its time may be the next.
+    pub holds_changed: Event,
+    /// Pulls and searches that wait for bytes from disk.
+    pub(crate) cold_waiting: VecDeque<ColdPull>,
+    pub(crate) searches_waiting: Vec<(PendingSearch, Cold)>,
+    pub(crate) push_opaque: i32,
     pub(crate) started: Instant,
     pub(crate) start_timestamp_ms: i64,
-    /// The wall clock, read once per batch of commands.
-    pub(crate) wall_ms: i64,
     pub(crate) cold_pulls: usize,
     pub(crate) recovery: RecoverySummary,
     pub(crate) counters: BrokerCounters,
@@ -149,7 +171,6 @@ impl<R: Runtime> Broker<R> {
             settings: parts.settings,
             started: parts.runtime.now(),
             start_timestamp_ms: parts.runtime.wall_clock_ms(),
-            wall_ms: parts.runtime.wall_clock_ms(),
             runtime: parts.runtime,
             shard: parts.shard,
             topics: parts.topics,
@@ -158,10 +179,16 @@ impl<R: Runtime> Broker<R> {
             offsets: parts.offsets,
             clients: parts.clients,
             metadata: parts.metadata,
-            topics_changed: engine::io::event::Event::new(),
+            topics_changed: Event::new(),
             connections: parts.connections,
             scratch,
-            undurable: HashMap::new(),
+            undurable_topics: HashMap::new(),
+            undurable_groups: HashMap::new(),
+            metadata_durable: Broadcast::new(),
+            holds_changed: Event::new(),
+            cold_waiting: VecDeque::new(),
+            searches_waiting: Vec::new(),
+            push_opaque: 0,
             cold_pulls: 0,
             recovery: parts.recovery,
             counters: BrokerCounters::default(),
@@ -306,7 +333,6 @@ impl<R: Runtime> Service<R> for Broker<R> {
 
     fn after_commands(&mut self) {
         self.deliver();
-        self.wall_ms = self.runtime.wall_clock_ms();
     }
 
     fn on_disconnected(&mut self, connection: ConnectionKey) {
