@@ -8,3 +8,4 @@ mod session;
 mod json_header;
 mod record;
 mod body;
+mod config;
