@@ -9,3 +9,4 @@ mod json_header;
 mod record;
 mod body;
 mod config;
+mod golden;
