@@ -185,6 +185,7 @@ func sendAsync(p rocketmq.Producer, run []planned) error {
 	}
 	answers := make(chan answer, len(run))
 	for _, one := range run {
+		one := one // before Go 1.22 all callbacks would share it
 		err := p.SendAsync(context.Background(), func(_ context.Context, result *primitive.SendResult, err error) {
 			answers <- answer{one, result, err}
 		}, one.message)

@@ -1,6 +1,7 @@
 """Runs unchanged official RocketMQ clients against a broker and writes the table of what each could do."""
 
 import argparse
+import contextlib
 import datetime
 import os
 import platform
@@ -63,19 +64,33 @@ def out_of_time(seconds):
 def drive(options, directory):
     server = make_server(options, directory)
     clients = buildable(chosen_clients(options))
+    modes = [mode for mode in options.modes.split(",") if mode]
+    results = Results()
     server.start()
-    results = []
     try:
         for client in clients:
             for mode, scenario in scenarios.modes_of(client).items():
-                if options.modes and mode not in options.modes.split(","):
-                    continue
-                for row in run_one(server, client, mode, scenario, directory, options.count):
-                    print(f"{client.name:22} {row.mode:28} {row.seconds:6.1f} s  {table.verdict(row)}", flush=True)
-                    results.append((client.name, row))
+                if not modes or mode in modes:
+                    results.add(client, run_one(server, client, mode, scenario, directory, options.count))
+        if server.can_restart and (not modes or "restart" in modes):
+            run_restart(server, clients, directory, options.count, results)
     finally:
         server.stop()
-    return report(options, server, results)
+    return report(options, server, results.sorted(clients))
+
+
+class Results:
+    def __init__(self):
+        self.rows = []
+
+    def add(self, client, rows):
+        for row in rows:
+            print(f"{client.name:22} {row.mode:28} {row.seconds:6.2f} s  {table.verdict(row)}", flush=True)
+            self.rows.append((client.name, row))
+
+    def sorted(self, clients):
+        order = [client.name for client in clients]
+        return sorted(self.rows, key=lambda result: order.index(result[0]))
 
 
 def make_server(options, directory):
@@ -112,14 +127,58 @@ def buildable(clients):
 
 
 def run_one(server, client, mode, scenario, directory, count):
+    reason = client.cannot(mode, server)
+    seconds = 5 if reason else scenarios.RECEIVE_SECONDS
+    bench = scenarios.Bench(server, client, mode, os.path.join(directory, client.name), count, seconds)
+    with bench:
+        rows = attempt(mode, lambda: scenario(bench))
+    if reason:
+        for row in rows:
+            row.problems, row.note = ([], f"can't: {reason}") if row.problems else (["works, though " + reason], "")
+    return rows
+
+
+def attempt(mode, action):
     began = time.monotonic()
     try:
-        with scenarios.Bench(server, client, mode, os.path.join(directory, client.name), count) as bench:
-            return scenario(bench)
+        return action()
     except scenarios.FAILURES as failure:
         row = scenarios.Row(mode, seconds=time.monotonic() - began)
         row.problems.append(f"{type(failure).__name__}: {failure}")
         return [row]
+
+
+def run_restart(server, clients, directory, count, results):
+    """All clients live through the same restart."""
+    with contextlib.ExitStack() as stack:
+        steps = []
+        for client in clients:
+            bench = scenarios.Bench(server, client, "restart", os.path.join(directory, client.name), count)
+            steps.append((client, scenarios.restart(stack.enter_context(bench))))
+        steps = advance(steps, results)
+        server.restart()
+        steps = advance(steps, results)
+        steps = advance(steps, results)
+        assert not steps, "a restart scenario didn't end"
+
+
+def advance(steps, results):
+    """Takes every generator one step further; returns those that aren't at their end, and keeps the rows of the others."""
+    left = []
+    for client, step in steps:
+        def go_on(step=step):
+            try:
+                next(step)
+            except StopIteration as end:
+                return end.value
+            return None
+
+        rows = attempt("push, through a restart", go_on)
+        if rows is None:
+            left.append((client, step))
+        else:
+            results.add(client, rows)
+    return left
 
 
 def report(options, server, results):

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import time
 
 from .process import Child, free_ports
@@ -158,6 +159,8 @@ class Ringmq:
             self.namesrv = namesrv.address
             self._arguments += ["--namesrv", self.namesrv]
         self._command = shlex.split(command)
+        if shutil.which(self._command[0]) is None:
+            raise SystemExit(f"no server: {self._command[0]} isn't there (cargo build --release -p server; or --server-cmd)")
         self._namesrv_process = namesrv
         self.child = None
 

@@ -8,14 +8,15 @@ def markdown(results, title):
         f"# {title}",
         "",
         "Written by `server/tests/clients/run.sh`; don't edit. *equal*: body, tag, key and properties are what was sent.",
-        "*again*: arrived more than once. *seconds*: of the whole step; for *share* until the survivor owned all queues.",
+        "*again*: arrived more than once. *seconds*: of the whole step; for *restart* from the server's return to the",
+        "last message; for *share* until the survivor owned all queues.",
         "",
         "| client | mode | sent | received | equal | again | seconds | result |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     for client, row in results:
         counts = [str(n) if row.sent else "–" for n in (row.sent, row.received, row.equal, row.again)]
-        lines.append("| " + " | ".join([client, row.mode, *counts, f"{row.seconds:.1f}", verdict(row)]) + " |")
+        lines.append("| " + " | ".join([client, row.mode, *counts, f"{row.seconds:.2f}", verdict(row)]) + " |")
     return "\n".join(lines) + "\n"
 
 

@@ -176,8 +176,15 @@ def consume():
     line({"ev": "stopped"})
 
 
+class PullFromSeveralBrokers(PullConsumer):
+    """The library keeps its offsets by topic and queue id only, so queue 0 of two brokers would share one."""
+
+    def _get_mq_key(self, mq):
+        return f"{mq.topic}@{mq.brokerName}@{mq.queueId}"
+
+
 def pull():
-    consumer = PullConsumer(OPTIONS["group"])
+    consumer = PullFromSeveralBrokers(OPTIONS["group"])
     consumer.set_namesrv_addr(OPTIONS["namesrv"])
     consumer.start()
     line({"ev": "ready"})
