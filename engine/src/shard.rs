@@ -126,6 +126,9 @@ pub struct Shard<R: Runtime> {
     entries: Vec<Entry>,
     log_min: LogOffset,
     last_store_timestamp_ms: i64,
+    durable_timestamp_ms: i64,
+    /// The log's end at some moment since, and the newest store time then.
+    time_mark: Option<(LogOffset, i64)>,
     stopping: bool,
     file_error: Option<std::io::Error>,
     counters: ShardCounters,
@@ -137,6 +140,8 @@ pub struct Shard<R: Runtime> {
     pub files: Event,
     /// Set when the queues' files should be written at once: a clean stop.
     pub queue_work: Event,
+    /// Set when the checkpoint loop should look: a clean stop.
+    pub checkpoint_work: Event,
     /// Set when promises were kept or broken: senders can be answered, messages dispatched.
     pub progress: Event,
     /// Set when there is room again.
@@ -179,6 +184,8 @@ impl<R: Runtime> Shard<R> {
             entries: Vec::new(),
             log_min: parts.log_min,
             last_store_timestamp_ms: parts.last_store_timestamp_ms,
+            durable_timestamp_ms: parts.last_store_timestamp_ms,
+            time_mark: None,
             stopping: false,
             counters: ShardCounters::default(),
             file_error: None,
@@ -186,6 +193,7 @@ impl<R: Runtime> Shard<R> {
             sync_work: Event::new(),
             files: Event::new(),
             queue_work: Event::new(),
+            checkpoint_work: Event::new(),
             progress: Event::new(),
             room: Broadcast::new(),
         }
@@ -563,6 +571,26 @@ impl<R: Runtime> Shard<R> {
         self.flush.fence()
     }
 
+    /// Every message stored before this time is durable in the log, milliseconds since 1970.
+    pub fn durable_timestamp_ms(&self) -> i64 {
+        self.durable_timestamp_ms
+    }
+
+    /// Looks at how far the flush is, before and after each of its steps: a store time is durable when everything that
+    /// had been appended at that time is.
+    pub(crate) fn note_durable_time(&mut self) {
+        if let Some((end, timestamp_ms)) = self.time_mark
+            && self.flush.flushed_end() >= end
+        {
+            assert!(timestamp_ms >= self.durable_timestamp_ms, "store times never go back");
+            self.durable_timestamp_ms = timestamp_ms;
+            self.time_mark = None;
+        }
+        if self.time_mark.is_none() && self.log.end() > self.flush.flushed_end() {
+            self.time_mark = Some((self.log.end(), self.last_store_timestamp_ms));
+        }
+    }
+
     /// Everything below survives kill -9.
     pub fn written_end(&self) -> LogOffset {
         self.flush.written_end()
@@ -636,6 +664,7 @@ impl<R: Runtime> Shard<R> {
         self.files.set();
         self.progress.set();
         self.queue_work.set();
+        self.checkpoint_work.set();
         self.room.wake_all();
     }
 

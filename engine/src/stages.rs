@@ -24,7 +24,11 @@ pub type SharedShard<R> = Rc<RefCell<Shard<R>>>;
 /// Writes a direct log: one write at a time, whatever waits next as soon as the previous is done.
 pub async fn write_loop<R: Runtime>(runtime: R, shard: SharedShard<R>) {
     loop {
-        let plan = shard.borrow_mut().log_mut().next_write();
+        let plan = {
+            let mut shard = shard.borrow_mut();
+            shard.note_durable_time();
+            shard.log_mut().next_write()
+        };
         let Some(plan) = plan else {
             // What waits for the preparation of its place is still written.
             if shard.borrow().is_stopping() && shard.borrow().is_all_written() {
@@ -48,6 +52,7 @@ pub async fn write_loop<R: Runtime>(runtime: R, shard: SharedShard<R>) {
             }
             Err(error) => shard.flush_mut().on_failed("write", &error),
         }
+        shard.note_durable_time();
         shard.sync_work.set();
         shard.progress.set();
         shard.room.wake_all();
@@ -80,6 +85,7 @@ pub async fn sync_loop<R: Runtime>(runtime: R, shard: SharedShard<R>) {
     loop {
         let plan = {
             let mut shard = shard.borrow_mut();
+            shard.note_durable_time();
             let now = runtime.now();
             let is_stopping = shard.is_stopping();
             let (log, flush) = shard.log_and_flush();
@@ -108,6 +114,7 @@ pub async fn sync_loop<R: Runtime>(runtime: R, shard: SharedShard<R>) {
             }
             Err(error) => shard.flush_mut().on_failed("sync", &error),
         }
+        shard.note_durable_time();
         shard.work.set();
         shard.progress.set();
     }

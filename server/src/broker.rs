@@ -102,6 +102,8 @@ pub struct Broker<R: Runtime> {
     pub(crate) undurable_groups: HashMap<String, Generation>,
     /// Wakes the requests that wait for metadata to be durable.
     pub metadata_durable: Broadcast,
+    /// Set when pulls or searches wait for bytes from disk.
+    pub cold_work: Event,
     /// Set when a pull was held: its time may be the next.
     pub holds_changed: Event,
     /// Pulls and searches that wait for bytes from disk.
@@ -185,6 +187,7 @@ impl<R: Runtime> Broker<R> {
             undurable_topics: HashMap::new(),
             undurable_groups: HashMap::new(),
             metadata_durable: Broadcast::new(),
+            cold_work: Event::new(),
             holds_changed: Event::new(),
             cold_waiting: VecDeque::new(),
             searches_waiting: Vec::new(),
@@ -222,6 +225,16 @@ impl<R: Runtime> Broker<R> {
             self.connections.close(connection);
         }
         self.shard.borrow_mut().queues_mut().trim_idle();
+    }
+
+    /// The port that is really listened on: the kernel may have given it. Message ids contain it.
+    pub fn set_port(&mut self, port: u16) {
+        let mut identity = (*self.identity).clone();
+        identity.address.set_port(port);
+        if identity.ha_address.port() == 0 {
+            identity.ha_address.set_port(port.wrapping_add(1));
+        }
+        self.identity = Rc::new(identity);
     }
 
     /// From now on commands are refused and held pulls answered; connections end when their answers are sent.

@@ -139,7 +139,10 @@ impl<R: Runtime> Broker<R> {
                 let answer = if pending.is_upper && offset > min { offset.as_i64() - 1 } else { offset.as_i64() };
                 self.answer_offset(pending.to, answer);
             }
-            Err(cold) => self.searches_waiting.push((pending, cold)),
+            Err(cold) => {
+                self.searches_waiting.push((pending, cold));
+                self.cold_work.set();
+            }
         }
     }
 

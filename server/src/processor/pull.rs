@@ -165,7 +165,10 @@ impl<R: Runtime> Broker<R> {
         let pulled = self.shard.borrow_mut().pull(&pull);
         match pulled {
             Ok(pulled) => self.finish_pull(to, pull, pulled, wait),
-            Err(cold) => self.cold_waiting.push_back(ColdPull { to, pull, cold }),
+            Err(cold) => {
+                self.cold_waiting.push_back(ColdPull { to, pull, cold });
+                self.cold_work.set();
+            }
         }
     }
 
