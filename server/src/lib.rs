@@ -4,3 +4,4 @@
 pub mod config;
 pub mod placement;
 pub mod doctor;
+pub mod table_text;
