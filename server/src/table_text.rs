@@ -10,6 +10,7 @@ pub mod consumer_offset;
 
 use std::fmt;
 
+use protocol::body::DataVersion;
 use serde_json::{Map, Value};
 
 /// A text that isn't one of RocketMQ's tables.
@@ -131,6 +132,24 @@ pub fn boolean(table: &Map<String, Value>, field: &str, default: bool) -> Result
     }
 }
 
+/// The table's `dataVersion`; zero where it is missing.
+///
+/// # Errors
+///
+/// When it isn't one.
+pub fn data_version(table: &Map<String, Value>) -> Result<DataVersion, TableError> {
+    let shape = |_| TableError::Shape { field: DATA_VERSION.to_owned(), expected: "a data version" };
+    match table.get(DATA_VERSION) {
+        None | Some(Value::Null) => Ok(DataVersion::default()),
+        Some(value) => serde_json::from_value(value.clone()).map_err(shape),
+    }
+}
+
+/// A `dataVersion` as a field.
+pub fn data_version_value(data_version: DataVersion) -> Value {
+    serde_json::to_value(data_version).expect("three integers always serialise")
+}
+
 /// Puts quotes (and [`BARE`]) around keys that are integers without quotes, and leaves all else as it is.
 fn quote_bare_keys(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + text.len() / 8);
@@ -232,11 +251,31 @@ fn new_line(depth: usize, text: &mut String) {
     text.extend(std::iter::repeat_n('\t', depth));
 }
 
+/// The field that most tables have.
+pub const DATA_VERSION: &str = "dataVersion";
 /// First character of a key that has no quotes in the file. No name in any table may contain it.
 pub const BARE: char = '\u{1}';
 const BARE_ESCAPED: &str = "\\u0001";
 /// A hundred thousand topics take 20 MiB.
 pub const TABLE_BYTES_MAX: usize = 256 << 20;
+
+/// One file of a golden store, whose archive is unpacked by the system's `tar`.
+#[cfg(test)]
+pub(crate) fn golden(archive: &str, file: &str) -> String {
+    let archive =
+        std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/golden")).join(archive);
+    let tar = std::process::Command::new("tar").arg("-xJOf").arg(archive).arg(file).output().unwrap();
+    assert!(tar.status.success(), "{}", String::from_utf8_lossy(&tar.stderr));
+    String::from_utf8(tar.stdout).unwrap()
+}
+
+/// The lines of a table without what the order of its entries decides (commas at their ends), sorted.
+#[cfg(test)]
+pub(crate) fn sorted_lines(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().map(|line| line.trim_end_matches(',')).collect();
+    lines.sort_unstable();
+    lines
+}
 
 #[cfg(test)]
 mod tests {

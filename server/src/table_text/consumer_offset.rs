@@ -73,6 +73,7 @@ const SEPARATOR: char = '@';
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table_text::{golden, sorted_lines};
 
     fn key(topic: &str, group: &str) -> (String, String) {
         (topic.to_owned(), group.to_owned())
@@ -96,6 +97,28 @@ mod tests {
                         \t\"offsetTable\":{\n\t\t\"%RETRY%G@G\":{},\n\t\t\"T@G\":{0:10,11:20\n\t\t}\n\t},\n\t\"zoo\":[1]\n}";
         assert_eq!(table.to_text(), expected);
         assert_eq!(ConsumerOffsetTable::parse(expected).unwrap(), table);
+    }
+
+    #[test]
+    fn golden_offsets_are_read_and_written_as_5_1_4_does() {
+        let text = golden("store-5.1.4-clean/store.tar.xz", "store/config/consumerOffset.json");
+        let table = ConsumerOffsetTable::parse(&text).unwrap();
+        assert_eq!(
+            table.offsets[&key("FivePlain", "FiveLagGroup")],
+            BTreeMap::from([(0, 10), (1, 20), (2, 0)])
+        );
+        // The topics of a group stand on one line, in the order of a hash set.
+        let without_topics =
+            |text: &str| text.lines().filter(|line| !line.contains(":[")).collect::<Vec<_>>().join("\n");
+        let (written, expected) = (without_topics(&table.to_text()), without_topics(&text));
+        assert_eq!(sorted_lines(&written), sorted_lines(&expected));
+        let text = golden("store-4.9.7-clean/store.tar.xz", "store/config/consumerOffset.json");
+        let table = ConsumerOffsetTable::parse(&text).unwrap();
+        assert_eq!(
+            table.offsets[&key("GoldPlain", "GoldFullGroup")],
+            BTreeMap::from([(0, 106), (1, 105), (2, 104), (3, 105)])
+        );
+        assert_eq!(table.offsets.len(), 6);
     }
 
     #[test]
