@@ -8,25 +8,49 @@
 //! Compiled always, not only for this crate's tests: those of the server and the load generator use it too. Nothing
 //! that serves uses it. An operation is submitted when its future is first polled; from then on it happens whether or
 //! not anybody waits for it, as on a ring.
+//!
+//! A held write, overtaken:
+//!
+//! ```
+//! use engine::io::{Access, File, Runtime, script::{Kind, PowerCut, Rule, ScriptRuntime}};
+//! use std::{path::Path, rc::Rc};
+//!
+//! let runtime = ScriptRuntime::new(1);
+//! runtime.disk().put("/store/commitlog/0", &[0; 8192]);
+//! runtime.plan().add(Rule::of(Kind::Write).under("commitlog").nth(1).hold());
+//! let path = Path::new("/store/commitlog/0");
+//! let file = Rc::new(runtime.block_on(runtime.open(path, Access::DirectSync)).unwrap());
+//! for position in [0, 4096] {
+//!     let (file, buffer) = (Rc::clone(&file), Rc::new(runtime.allocate(4096)));
+//!     runtime.spawn(async move { assert_eq!(file.write_buffer(buffer, position).await.unwrap(), 4096) });
+//! }
+//! runtime.run_until_idle();
+//! let after = runtime.disk().power_cut_image(PowerCut::nothing()).disk().read(path).unwrap();
+//! assert_eq!((after[0], after[4096]), (0, 0xA5));
+//! ```
+//!
+//! A crash at every operation: run the same code with [`ScriptPlan::stop_at`] 1, 2, 3 … until the world no longer
+//! stops, and look at [`ScriptDisk::kill_image`] and [`ScriptDisk::power_cut_image`] of each.
 
 use std::{
     cell::{Cell, RefCell},
     future::{Future, poll_fn},
     io,
     net::SocketAddr,
-    path::{Path, PathBuf},
-    pin::{Pin, pin},
+    path::Path,
+    pin::pin,
     rc::Rc,
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
 use super::{Access, DirectoryEntry, DiskSpace, Runtime, Space};
-use disk::{Disk, Effect, absolute, errno};
-use executor::{Executor, Ready, Timer, TimerKey};
+use disk::{Disk, Effect, absolute};
+use executor::{Executor, Ready};
 use net::Net;
-use plan::{Outcome, PlanState, When, Work};
+use world::{Sleep, World, millis};
 
+mod world;
 mod executor;
 mod plan;
 mod disk;
@@ -41,19 +65,6 @@ pub use disk::{
 pub use file::{ScriptBuffer, ScriptFile, ScriptLock, ScriptMapping};
 pub use net::{Client, ScriptListener, ScriptNet, ScriptStream};
 pub use plan::{Dirty, Done, Kind, Operation, Rule, RuleId, ScriptPlan};
-
-/// Everything there is; tasks, files and streams point to it.
-struct World {
-    seed: u64,
-    executor: Executor,
-    plan: RefCell<PlanState>,
-    disk: RefCell<Disk>,
-    net: RefCell<Net>,
-    began: Instant,
-    wall_clock_began_ms: Cell<i64>,
-    patience: Cell<Duration>,
-    running: Cell<bool>,
-}
 
 /// A world for tests; see the module. Clones are the same world.
 ///
@@ -211,187 +222,6 @@ impl ScriptRuntime {
         let in_flight = std::mem::take(&mut self.world.plan.borrow_mut().in_flight);
         // Dropped without the borrow: results may own files.
         drop(in_flight);
-    }
-}
-
-/// Ends `running` when dropped, also by a panic.
-struct Running<'a>(&'a Cell<bool>);
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        self.0.set(false);
-    }
-}
-
-/// What names an operation: its kind, path, position and length.
-type Draft = (Kind, PathBuf, u64, u64);
-
-impl World {
-    fn is_stopped(&self) -> bool {
-        self.plan.borrow().stopped
-    }
-
-    fn start_running(&self) -> Running<'_> {
-        assert!(!self.running.replace(true), "a task can't run the world it runs in");
-        Running(&self.running)
-    }
-
-    fn run_ready(self: &Rc<World>) {
-        while !self.is_stopped() {
-            match self.executor.next_ready() {
-                Some(ready) => self.run(ready),
-                None => return,
-            }
-        }
-    }
-
-    fn run(self: &Rc<World>, ready: Ready) {
-        match ready {
-            Ready::Task(waker) => self.executor.poll(&waker),
-            Ready::Operation(sequence) => self.complete(sequence),
-        }
-    }
-
-    /// A new process on `disk`, at the same time.
-    fn reborn(&self, disk: Disk) -> ScriptRuntime {
-        let elapsed = self.executor.elapsed();
-        let wall_clock_ms = self.wall_clock_began_ms.get() + millis(elapsed);
-        ScriptRuntime::with(self.seed.wrapping_add(1), disk, self.began + elapsed, wall_clock_ms)
-    }
-
-    /// An operation that changes the disk by `effect`; gives the bytes written.
-    async fn change(self: &Rc<World>, draft: Draft, effect: Effect) -> io::Result<usize> {
-        let effect = Rc::new(effect);
-        let done = Rc::clone(&effect);
-        let work = move |world: &Rc<World>, limit| world.disk.borrow_mut().apply(&done, limit);
-        self.submit(draft, Some(effect), work).await
-    }
-
-    /// An operation that changes nothing a crash image could show.
-    async fn query<T: 'static>(
-        self: &Rc<World>,
-        draft: Draft,
-        query: impl FnOnce(&Rc<World>) -> io::Result<T> + 'static,
-    ) -> io::Result<T> {
-        self.submit(draft, None, move |world, _| query(world)).await
-    }
-
-    /// Submits an operation. `work` is done when it completes, unless it is to fail, and gets the number of bytes it
-    /// may write at most.
-    fn submit<T: 'static>(
-        self: &Rc<World>,
-        (kind, path, position, len): Draft,
-        effect: Option<Rc<Effect>>,
-        work: impl FnOnce(&Rc<World>, usize) -> io::Result<T> + 'static,
-    ) -> Completion<T> {
-        let slot = Rc::new(RefCell::new(Slot { result: None, waiting: None }));
-        let filled = Rc::clone(&slot);
-        let failing = effect.clone();
-        let target = match effect.as_deref() {
-            Some(Effect::Rename { target, .. } | Effect::HardLink { target, .. }) => Some(target.clone()),
-            _ => None,
-        };
-        let work: Work = Box::new(move |world, outcome| {
-            let result = match outcome {
-                Outcome::Success => work(world, usize::MAX),
-                Outcome::Shorten(limit) => {
-                    assert!(kind == Kind::Write, "only a write can be short, not {kind:?}");
-                    work(world, limit)
-                }
-                Outcome::Fail { errno: number, dirty } => {
-                    if let Some(effect) = failing {
-                        world.disk.borrow_mut().fail(&effect, dirty);
-                    }
-                    Err(errno(number))
-                }
-            };
-            let number = |error: &io::Error| error.raw_os_error().expect("errors of the disk are errnos");
-            let summary = result.as_ref().map(|_| ()).map_err(number);
-            let waiting = {
-                let mut slot = filled.borrow_mut();
-                slot.result = Some(result);
-                slot.waiting.take()
-            };
-            if let Some(waker) = waiting {
-                waker.wake();
-            }
-            summary
-        });
-        let mut plan = self.plan.borrow_mut();
-        let sequence = plan.submitted + 1;
-        let operation = Operation { sequence, kind, path, target, position, len };
-        match plan.submit(operation, effect, work) {
-            When::Soon => self.executor.queue_operation(sequence),
-            When::After(duration) => {
-                self.executor.add_timer(self.executor.elapsed() + duration, Timer::Complete(sequence));
-            }
-            When::Held => {}
-        }
-        Completion { slot }
-    }
-
-    fn complete(self: &Rc<World>, sequence: u64) {
-        // Gone when the world ended meanwhile.
-        let Some(flight) = self.plan.borrow_mut().in_flight.remove(&sequence) else { return };
-        let result = (flight.work)(self, flight.outcome);
-        self.plan.borrow_mut().log.push(Done { operation: flight.operation, result });
-    }
-}
-
-fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).expect("virtual time is short")
-}
-
-struct Slot<T> {
-    result: Option<io::Result<T>>,
-    waiting: Option<Waker>,
-}
-
-/// Waits for an operation. Dropping it changes nothing about the operation.
-struct Completion<T> {
-    slot: Rc<RefCell<Slot<T>>>,
-}
-
-impl<T> Future for Completion<T> {
-    type Output = io::Result<T>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
-        let mut slot = self.slot.borrow_mut();
-        if let Some(result) = slot.result.take() {
-            return Poll::Ready(result);
-        }
-        slot.waiting = Some(context.waker().clone());
-        Poll::Pending
-    }
-}
-
-/// Waits for a moment. Dropping it takes its timer away, so that nobody moves the clock for it.
-struct Sleep {
-    world: Rc<World>,
-    deadline: Duration,
-    timer: Option<TimerKey>,
-}
-
-impl Future for Sleep {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if let Some(timer) = self.timer.take() {
-            self.world.executor.remove_timer(timer);
-        }
-        if self.deadline <= self.world.executor.elapsed() {
-            return Poll::Ready(());
-        }
-        self.timer = Some(self.world.executor.add_timer(self.deadline, Timer::Wake(context.waker().clone())));
-        Poll::Pending
-    }
-}
-
-impl Drop for Sleep {
-    fn drop(&mut self) {
-        if let Some(timer) = self.timer.take() {
-            self.world.executor.remove_timer(timer);
-        }
     }
 }
 

@@ -82,6 +82,7 @@ enum Action {
     Delay(Duration),
     Stop,
     Fail { errno: i32, dirty: Dirty },
+    FailDone(i32),
     Shorten(usize),
 }
 
@@ -154,7 +155,13 @@ impl Rule {
         Rule { action: Action::Fail { errno, dirty }, ..self }
     }
 
-    /// Writes from buffers write at most `len` bytes and say so.
+    /// They happen, and yet fail with `errno`: an error does not say that nothing was done.
+    #[must_use]
+    pub fn fail_though_done(self, errno: i32) -> Rule {
+        Rule { action: Action::FailDone(errno), ..self }
+    }
+
+    /// Writes write at most `len` bytes and say so; `write_bytes` goes on from there. Panics at anything else.
     #[must_use]
     pub fn shorten(self, len: usize) -> Rule {
         Rule { action: Action::Shorten(len), ..self }
@@ -171,6 +178,7 @@ pub(super) enum Outcome {
     Success,
     Shorten(usize),
     Fail { errno: i32, dirty: Dirty },
+    FailDone(i32),
 }
 
 /// When an operation completes.
@@ -231,6 +239,7 @@ impl PlanState {
                 Action::Fail { errno, dirty } if outcome.is_none() => {
                     outcome = Some(Outcome::Fail { errno, dirty });
                 }
+                Action::FailDone(errno) if outcome.is_none() => outcome = Some(Outcome::FailDone(errno)),
                 Action::Shorten(len) if outcome.is_none() => outcome = Some(Outcome::Shorten(len)),
                 _ => {}
             }

@@ -76,6 +76,16 @@ fn the_kth_matching_operation_fails_and_changes_nothing() {
 }
 
 #[test]
+fn an_operation_can_fail_and_yet_have_happened() {
+    let runtime = world();
+    runtime.disk().put("/store/a", b"a");
+    runtime.plan().add(Rule::of(Kind::Rename).fail_though_done(EIO));
+    let failed = runtime.block_on(runtime.rename(Path::new("/store/a"), Path::new("/store/b")));
+    assert_eq!(failed.unwrap_err().raw_os_error(), Some(EIO));
+    assert_eq!(runtime.disk().read("/store/b"), Some(b"a".to_vec()));
+}
+
+#[test]
 fn every_kind_of_operation_can_fail() {
     let runtime = world_with_segment(1);
     runtime.disk().put("/store/config/topics.json", b"{}");

@@ -1,10 +1,15 @@
 //! The bytes of one file in three layers: visible, durable, and the changes between them in the order they happened.
 //! Knows nothing of names, space or the rules of access.
 
+use std::rc::Rc;
+
 use memmap2::MmapMut;
 
 use super::{blocks::Blocks, mapped::SharedMemory};
 use crate::io::BLOCK_BYTES;
+
+/// How much of a map is looked at at a time; whole blocks.
+const CHUNK_BYTES: usize = 64 * BLOCK_BYTES;
 
 /// A change that is visible and not durable.
 #[derive(Clone)]
@@ -26,7 +31,7 @@ pub(super) struct Contents {
     durable: Blocks,
     changes: Vec<Change>,
     /// Shared by copies; a copy that is to live on is unmapped first.
-    mapped: Option<std::rc::Rc<SharedMemory>>,
+    mapped: Option<Rc<SharedMemory>>,
 }
 
 impl Contents {
@@ -89,14 +94,17 @@ impl Contents {
     /// Turns what a mapping wrote since the last call into changes, one per block.
     pub(super) fn notice_mapped(&mut self, change_next: &mut u64) {
         let Some(memory) = self.mapped.clone() else { return };
-        let mut block = [0; BLOCK_BYTES];
-        for position in (0..self.visible.len()).step_by(BLOCK_BYTES) {
-            let rest = usize::try_from(self.visible.len() - position).expect("it is mapped");
-            let block = &mut block[..rest.min(BLOCK_BYTES)];
-            memory.read(position, block);
-            if !self.visible.block_is(position, block) {
-                self.visible.write(position, block);
-                self.changed(What::Bytes { position, bytes: block.to_vec() }, change_next);
+        let len = usize::try_from(self.visible.len()).expect("it is mapped");
+        let mut chunk = vec![0; len.min(CHUNK_BYTES)];
+        for start in (0..len).step_by(CHUNK_BYTES) {
+            let chunk = &mut chunk[..(len - start).min(CHUNK_BYTES)];
+            memory.read(start as u64, chunk);
+            for (index, block) in chunk.chunks(BLOCK_BYTES).enumerate() {
+                let position = (start + index * BLOCK_BYTES) as u64;
+                if !self.visible.block_is(position, block) {
+                    self.visible.write(position, block);
+                    self.changed(What::Bytes { position, bytes: block.to_vec() }, change_next);
+                }
             }
         }
     }
@@ -104,7 +112,7 @@ impl Contents {
     pub(super) fn map(&mut self) -> MmapMut {
         let memory = SharedMemory::new(&self.visible.all());
         let map = memory.map();
-        self.mapped = Some(std::rc::Rc::new(memory));
+        self.mapped = Some(Rc::new(memory));
         map
     }
 
