@@ -10,3 +10,4 @@ mod record;
 mod body;
 mod config;
 mod golden;
+mod fuzz;
