@@ -35,7 +35,8 @@ use crate::{
         Service, Step,
         table::{ConnectionKey, Connections},
     },
-    group::{ConsumerOffsets, GroupTable},
+    consumer_offset::ConsumerOffsets,
+    group::GroupTable,
     processor::{
         offset::PendingSearch,
         pull::ColdPull,
