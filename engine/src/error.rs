@@ -5,7 +5,10 @@
 
 use std::{error::Error, fmt, io, path::PathBuf};
 
-use crate::offset::LogOffset;
+use crate::{
+    offset::{LogOffset, QueueOffset},
+    recover::scan::Invalid,
+};
 
 /// Why a store can't be opened, read or written.
 #[derive(Debug)]
@@ -75,7 +78,7 @@ pub enum StoreError {
         /// Where the first record that isn't valid begins.
         position: LogOffset,
         /// What is wrong with it.
-        what: &'static str,
+        what: Invalid,
         /// The label of the recovery case that decided.
         case: &'static str,
         /// Where the next valid record stands.
@@ -100,6 +103,19 @@ pub enum StoreError {
         backup: PathBuf,
         /// What the reader said about the newer one that exists.
         what: String,
+    },
+    /// Two records of a queue that follow one another have numbers too far apart.
+    QueueGap {
+        /// The topic.
+        topic: String,
+        /// The queue.
+        queue_id: u32,
+        /// Where the later record is.
+        position: LogOffset,
+        /// The number it should have.
+        expected: QueueOffset,
+        /// The number it has.
+        found: QueueOffset,
     },
     /// A consume-queue file holds something else than entries where entries were written.
     QueueEntry {
@@ -190,6 +206,11 @@ impl fmt::Display for StoreError {
                  what they hold may be lost",
                 path.display(),
                 backup.display()
+            ),
+            StoreError::QueueGap { topic, queue_id, position, expected, found } => write!(
+                f,
+                "the record at {position} is number {found} of queue {queue_id} of topic {topic}, where number \
+                 {expected} should follow; restore the log from a copy"
             ),
             StoreError::QueueEntry { path, position } => write!(
                 f,

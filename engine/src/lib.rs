@@ -14,3 +14,4 @@ pub mod read;
 pub mod shard;
 pub mod stages;
 pub mod metadata;
+pub mod recover;
