@@ -3,3 +3,7 @@
 
 pub mod config;
 pub mod placement;
+pub mod doctor;
+pub mod table_text;
+pub mod topic;
+pub mod group;

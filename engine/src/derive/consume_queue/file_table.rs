@@ -18,14 +18,21 @@ pub struct FileTable<R: Runtime> {
     /// lives through a wait.
     files: RefCell<Vec<(PathBuf, Rc<R::File>)>>,
     count_max: usize,
+    access: Access,
 }
 
 impl<R: Runtime> FileTable<R> {
     /// A table of at most `count_max` files.
     #[must_use]
     pub fn new(count_max: usize) -> FileTable<R> {
+        FileTable::with_access(count_max, Access::Buffered)
+    }
+
+    /// A table whose files are opened in another way: a direct log's, to be read.
+    #[must_use]
+    pub fn with_access(count_max: usize, access: Access) -> FileTable<R> {
         assert!(count_max > 0, "a table has room for one file at least");
-        FileTable { files: RefCell::new(Vec::with_capacity(count_max)), count_max }
+        FileTable { files: RefCell::new(Vec::with_capacity(count_max)), count_max, access }
     }
 
     /// The file at `path`, opened when it isn't open.
@@ -36,8 +43,8 @@ impl<R: Runtime> FileTable<R> {
         if let Some(file) = self.recall(path) {
             return Ok(file);
         }
-        let opened = runtime.open(path, Access::Buffered).await;
-        let file = opened.map_err(StoreError::io("opening a consume queue", path))?;
+        let opened = runtime.open(path, self.access).await;
+        let file = opened.map_err(StoreError::io("opening", path))?;
         // Another task may have opened it meanwhile: both are good, the table keeps one.
         if let Some(file) = self.recall(path) {
             return Ok(file);
