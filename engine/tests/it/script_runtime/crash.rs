@@ -255,6 +255,20 @@ fn a_rename_never_loses_both_names() {
 }
 
 #[test]
+fn what_a_sync_elsewhere_made_durable_is_not_undone_by_an_older_name() {
+    let runtime = world();
+    runtime.disk().put("/store/ringmq/prepared", &[2; 4096]);
+    runtime.block_on(async {
+        runtime.write_file(Path::new(SEGMENT), vec![1; 4096]).await.unwrap();
+        runtime.rename(Path::new("/store/ringmq/prepared"), Path::new(SEGMENT)).await.unwrap();
+        runtime.sync_directory(Path::new("/store/ringmq")).await.unwrap();
+    });
+    assert_eq!(outcomes(&runtime, |image| blocks_of(image, SEGMENT)), BTreeSet::from([vec![2]]));
+    runtime.block_on(runtime.sync_directory(Path::new("/store/commitlog"))).unwrap();
+    assert_eq!(after_cut(&runtime, PowerCut::nothing()), [2]);
+}
+
+#[test]
 fn unsynced_names_happen_independently_but_each_in_order() {
     let runtime = world();
     let [a, b] = ["/store/a", "/store/b"];
@@ -301,6 +315,7 @@ fn rewriting_a_file_in_flight_can_leave_it_cut_short() {
     for seen in [killed, cut] {
         assert!(seen.contains(b"old".as_slice()) && seen.contains(&new));
         assert!(seen.iter().any(|bytes| bytes != b"old" && *bytes != new), "torn");
+        assert!(seen.iter().all(|bytes| bytes == b"old" || !bytes.starts_with(b"old")), "never both in one");
     }
 }
 

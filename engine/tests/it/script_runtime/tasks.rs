@@ -112,6 +112,26 @@ fn tasks_wake_each_other_through_events() {
 }
 
 #[test]
+fn yielding_lets_a_task_run_that_was_just_woken() {
+    for seed in 0..50 {
+        let runtime = ScriptRuntime::new(seed);
+        runtime.set_shuffled(true);
+        let (event, seen) = (Event::new(), Rc::new(Cell::new(false)));
+        let (waiting, noted) = (event.clone(), Rc::clone(&seen));
+        runtime.spawn(async move {
+            waiting.wait().await;
+            noted.set(true);
+        });
+        runtime.run_until_idle();
+        runtime.block_on(async {
+            event.set();
+            runtime.yield_now().await;
+            assert!(seen.get(), "seed {seed}");
+        });
+    }
+}
+
+#[test]
 #[should_panic(expected = "can't finish")]
 fn a_future_that_nothing_wakes_is_a_failed_test_not_a_hang() {
     ScriptRuntime::new(1).block_on(std::future::pending::<()>());
