@@ -50,7 +50,7 @@ pub enum StoreError {
         /// What it must be.
         rule: &'static str,
     },
-    /// A file in a data directory whose name isn't 20 digits.
+    /// A file in a data directory whose name isn't 20 digits, a multiple of its length.
     FileName {
         /// The file.
         path: PathBuf,
@@ -94,6 +94,11 @@ pub enum StoreError {
         log_end: LogOffset,
         /// Where the last record that a queue names ends.
         named_end: LogOffset,
+    },
+    /// The store couldn't be stopped cleanly; nothing is lost.
+    NotClean {
+        /// The store's root.
+        root: PathBuf,
     },
     /// A small file can't be read, and neither can its backup.
     Metadata {
@@ -172,7 +177,8 @@ impl fmt::Display for StoreError {
             }
             StoreError::FileName { path } => write!(
                 f,
-                "{} doesn't belong here: data files are named by 20 digits; move it out of the store",
+                "{} doesn't belong here: data files are named by 20 digits, the position \
+                 of their first byte; move it out of the store",
                 path.display()
             ),
             StoreError::FileLength { path, expected, found } => write!(
@@ -199,6 +205,12 @@ impl fmt::Display for StoreError {
                 "the log ends at {log_end} but its queues name records up to {named_end}: {} is missing; \
                  restore it from a copy, or delete consumequeue/ if its messages may be lost",
                 path.display()
+            ),
+            StoreError::NotClean { root } => write!(
+                f,
+                "the store in {} wasn't stopped cleanly, because not everything could be written and synced; the \
+                 next start recovers it",
+                root.display()
             ),
             StoreError::Metadata { path, backup, what } => write!(
                 f,

@@ -15,3 +15,4 @@ pub mod shard;
 pub mod stages;
 pub mod metadata;
 pub mod recover;
+pub mod store;

@@ -10,10 +10,7 @@
 //!
 //! A damaged store is refused, unchanged, with what to do. Nothing here serves anyone; the waits are the disk's.
 
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-};
+use std::{fmt, path::Path};
 
 use protocol::message::StoredMessage;
 
@@ -26,7 +23,7 @@ use self::{
 };
 pub use self::{checkpoint::Checkpoint, segments::SegmentFile};
 use crate::{
-    derive::consume_queue::{ConsumeQueues, FileTable, load},
+    derive::consume_queue::{ConsumeQueues, ENTRY_BYTES, FileTable, load},
     error::StoreError,
     io::{Access, File, Runtime},
     offset::LogOffset,
@@ -45,18 +42,6 @@ pub mod queues;
 const ZERO_PIECE_BYTES: u64 = 1024 * 1024;
 /// Queue files held open while a store is opened.
 const OPEN_FILES_MAX: usize = 64;
-
-/// What to open, and what a new store shall be like.
-#[derive(Clone, Debug)]
-pub struct StoreOptions {
-    /// The store's directory (`storePathRootDir`).
-    pub root: PathBuf,
-    /// Size of a new store's segments (`mappedFileSizeCommitLog`); an existing store keeps its own.
-    pub segment_bytes: u64,
-    /// Size of a new store's queue files (`mappedFileSizeConsumeQueue`), rounded up to a multiple of 20; an
-    /// existing store keeps its own.
-    pub queue_file_bytes: u64,
-}
 
 /// What an opening is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,24 +115,27 @@ pub struct OpenedStore<R: Runtime> {
     pub checkpoint: Checkpoint,
 }
 
-/// Opens the store that `options` name, or makes a new one. `abort` exists when it returns; the files are closed.
+/// Opens the store in the directory `root` (`storePathRootDir`), or makes a new one there, whose segments have
+/// `segment_bytes` (`mappedFileSizeCommitLog`) and whose queue files have `queue_file_bytes`
+/// (`mappedFileSizeConsumeQueue`, rounded up to a multiple of 20); an existing store keeps its own sizes. `abort`
+/// exists when it returns, and all files are closed.
 ///
 /// # Errors
 /// Why it can't be opened, and what to do. Damage is refused before anything is changed.
 pub async fn open_store<R: Runtime>(
     runtime: &R,
-    options: &StoreOptions,
-    mut progress: impl FnMut(Progress),
+    root: &Path,
+    segment_bytes: u64,
+    queue_file_bytes: u64,
+    progress: &mut dyn FnMut(Progress),
 ) -> Result<OpenedStore<R>, StoreError> {
-    let root = &options.root;
     let is_new = layout::check(runtime, root).await?;
     layout::create(runtime, root, is_new).await?;
     let lock = layout::lock(runtime, root).await?;
     let exit = if layout::has_abort(runtime, root).await? { Exit::Killed } else { Exit::Clean };
-    let segments = Segments::list(runtime, root, options.segment_bytes).await?;
+    let segments = Segments::list(runtime, root, segment_bytes).await?;
     let checkpoint = Checkpoint::load(runtime, root).await?;
-    let queue_file_bytes =
-        options.queue_file_bytes.next_multiple_of(crate::derive::consume_queue::ENTRY_BYTES);
+    let queue_file_bytes = queue_file_bytes.next_multiple_of(ENTRY_BYTES);
     let loaded = load::load(runtime, root, queue_file_bytes, exit == Exit::Clean).await?;
 
     let mut opening = Opening {
@@ -157,7 +145,7 @@ pub async fn open_store<R: Runtime>(
         segments,
         checkpoint,
         files: FileTable::new(OPEN_FILES_MAX),
-        progress: &mut progress,
+        progress,
     };
     let found = opening.examine(&loaded).await?;
     abort::create(runtime, root).await?;
@@ -179,19 +167,6 @@ pub async fn open_store<R: Runtime>(
         records_scanned: found.scan.records,
     };
     Ok(OpenedStore { lock, recovered, queues, checkpoint })
-}
-
-/// Ends a clean stop: call it when the log and the queues are synced, with the times that this covers.
-///
-/// # Errors
-/// What the system refused; the next start is then one after a kill, which is safe.
-pub async fn close_store<R: Runtime>(
-    runtime: &R,
-    root: &Path,
-    checkpoint: &Checkpoint,
-) -> Result<(), StoreError> {
-    checkpoint.store(runtime, root).await?;
-    abort::remove(runtime, root).await
 }
 
 struct Opening<'a, R: Runtime> {

@@ -66,9 +66,12 @@ impl Segments {
         let mut files: Vec<SegmentFile> = Vec::with_capacity(entries.len());
         for entry in entries {
             let path = directory.join(&entry.name);
-            let base = parse_name(&entry.name).ok_or(StoreError::FileName { path: path.clone() })?;
+            let Some(base) = parse_name(&entry.name) else { return Err(StoreError::FileName { path }) };
             if entry.len != segment_bytes {
                 return Err(StoreError::FileLength { path, expected: segment_bytes, found: entry.len });
+            }
+            if !base.is_multiple_of(segment_bytes) {
+                return Err(StoreError::FileName { path });
             }
             if let Some(before) = files.last()
                 && before.end().get() != base
