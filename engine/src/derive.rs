@@ -3,3 +3,4 @@
 //! Never on the way of an acknowledgement: written in batches behind the log, rebuilt when it disagrees with it.
 
 pub mod consume_queue;
+pub mod describe;

@@ -5,7 +5,10 @@
 
 use std::{error::Error, fmt, io, path::PathBuf};
 
-use crate::offset::LogOffset;
+use crate::{
+    offset::{LogOffset, QueueOffset},
+    recover::scan::Invalid,
+};
 
 /// Why a store can't be opened, read or written.
 #[derive(Debug)]
@@ -47,7 +50,7 @@ pub enum StoreError {
         /// What it must be.
         rule: &'static str,
     },
-    /// A file in a data directory whose name isn't 20 digits.
+    /// A file in a data directory whose name isn't 20 digits, a multiple of its length.
     FileName {
         /// The file.
         path: PathBuf,
@@ -75,7 +78,7 @@ pub enum StoreError {
         /// Where the first record that isn't valid begins.
         position: LogOffset,
         /// What is wrong with it.
-        what: &'static str,
+        what: Invalid,
         /// The label of the recovery case that decided.
         case: &'static str,
         /// Where the next valid record stands.
@@ -92,6 +95,11 @@ pub enum StoreError {
         /// Where the last record that a queue names ends.
         named_end: LogOffset,
     },
+    /// The store couldn't be stopped cleanly; nothing is lost.
+    NotClean {
+        /// The store's root.
+        root: PathBuf,
+    },
     /// A small file can't be read, and neither can its backup.
     Metadata {
         /// The file.
@@ -100,6 +108,19 @@ pub enum StoreError {
         backup: PathBuf,
         /// What the reader said about the newer one that exists.
         what: String,
+    },
+    /// Two records of a queue that follow one another have numbers too far apart.
+    QueueGap {
+        /// The topic.
+        topic: String,
+        /// The queue.
+        queue_id: u32,
+        /// Where the later record is.
+        position: LogOffset,
+        /// The number it should have.
+        expected: QueueOffset,
+        /// The number it has.
+        found: QueueOffset,
     },
     /// A consume-queue file holds something else than entries where entries were written.
     QueueEntry {
@@ -156,7 +177,8 @@ impl fmt::Display for StoreError {
             }
             StoreError::FileName { path } => write!(
                 f,
-                "{} doesn't belong here: data files are named by 20 digits; move it out of the store",
+                "{} doesn't belong here: data files are named by 20 digits, the position \
+                 of their first byte; move it out of the store",
                 path.display()
             ),
             StoreError::FileLength { path, expected, found } => write!(
@@ -184,12 +206,23 @@ impl fmt::Display for StoreError {
                  restore it from a copy, or delete consumequeue/ if its messages may be lost",
                 path.display()
             ),
+            StoreError::NotClean { root } => write!(
+                f,
+                "the store in {} wasn't stopped cleanly, because not everything could be written and synced; the \
+                 next start recovers it",
+                root.display()
+            ),
             StoreError::Metadata { path, backup, what } => write!(
                 f,
                 "neither {} nor {} can be read ({what}); restore one of them from a copy, or delete both if \
                  what they hold may be lost",
                 path.display(),
                 backup.display()
+            ),
+            StoreError::QueueGap { topic, queue_id, position, expected, found } => write!(
+                f,
+                "the record at {position} is number {found} of queue {queue_id} of topic {topic}, where number \
+                 {expected} should follow; restore the log from a copy"
             ),
             StoreError::QueueEntry { path, position } => write!(
                 f,

@@ -14,3 +14,5 @@ pub mod read;
 pub mod shard;
 pub mod stages;
 pub mod metadata;
+pub mod recover;
+pub mod store;

@@ -266,6 +266,18 @@ impl ConsumeQueues {
         self.dispatched_timestamp_ms = self.dispatched_timestamp_ms.max(store_timestamp_ms);
     }
 
+    /// Ends an opening: appends go on where each queue ends, and everything stored up to `store_timestamp_ms`
+    /// has its entry.
+    pub(crate) fn begin_appending(&mut self, store_timestamp_ms: i64) {
+        assert!(self.is_durable(), "an opening leaves nothing to write");
+        for state in &mut self.queues {
+            state.next = state.end;
+        }
+        self.dispatched_timestamp_ms = store_timestamp_ms;
+        self.persisted_timestamp_ms = store_timestamp_ms;
+        self.durable_timestamp_ms = store_timestamp_ms;
+    }
+
     /// Up to `count` entries of `queue` from number `from` on. Entries for which [`Entry::is_hole`] holds have no
     /// message.
     pub fn lookup(&mut self, queue: QueueIndex, from: QueueOffset, count: usize) -> Lookup<'_> {

@@ -21,9 +21,9 @@ pub struct Loaded {
     pub queues: ConsumeQueues,
     /// Where the last record that each queue names ends, by queue.
     pub named_ends: Vec<LogOffset>,
-    /// A queue that has something behind its end: a hole, or files that don't follow one another. After a clean
+    /// Queues that have something behind their end: a hole, or files that don't follow one another. After a clean
     /// stop that is damage.
-    pub holed: Option<QueueIndex>,
+    pub holed: Vec<QueueIndex>,
 }
 
 /// One queue's directory.
@@ -37,20 +37,26 @@ struct Found {
     empty: Vec<PathBuf>,
 }
 
-/// Loads the queues of the store at `root`. The length of the files that exist wins over `file_bytes`.
+/// Loads the queues of the store at `root`. The length of the files that exist wins over `file_bytes`; `synced`
+/// says that everything in them survives a power cut, as after a clean stop.
 ///
 /// # Errors
 /// When a file has a wrong name or length, or can't be read.
-pub async fn load<R: Runtime>(runtime: &R, root: &Path, file_bytes: u64) -> Result<Loaded, StoreError> {
+pub async fn load<R: Runtime>(
+    runtime: &R,
+    root: &Path,
+    file_bytes: u64,
+    synced: bool,
+) -> Result<Loaded, StoreError> {
     let mut found = Vec::new();
     let mut len_found = None;
     for (topic, queue_id, path) in queue_directories(runtime, &root.join(DIRECTORY)).await? {
         found.push(list_files(runtime, topic, queue_id, path, &mut len_found).await?);
     }
     let queues = ConsumeQueues::new(root, len_found.unwrap_or(file_bytes))?;
-    let mut loaded = Loaded { queues, named_ends: Vec::new(), holed: None };
+    let mut loaded = Loaded { queues, named_ends: Vec::new(), holed: Vec::new() };
     for queue in found {
-        load_queue(runtime, &mut loaded, queue).await?;
+        load_queue(runtime, &mut loaded, queue, synced).await?;
     }
     Ok(loaded)
 }
@@ -114,7 +120,12 @@ pub(crate) fn parse_name(name: &str) -> Option<u64> {
     name.parse().ok().filter(|&base| digits && i64::try_from(base).is_ok())
 }
 
-async fn load_queue<R: Runtime>(runtime: &R, loaded: &mut Loaded, found: Found) -> Result<(), StoreError> {
+async fn load_queue<R: Runtime>(
+    runtime: &R,
+    loaded: &mut Loaded,
+    found: Found,
+    synced: bool,
+) -> Result<(), StoreError> {
     let queue = loaded.queues.open(&found.topic, found.queue_id);
     let file_bytes = loaded.queues.file_bytes();
     loaded.queues.queue_mut(queue).stale_files = found.empty;
@@ -124,13 +135,18 @@ async fn load_queue<R: Runtime>(runtime: &R, loaded: &mut Loaded, found: Found) 
     let follows = found.bases.windows(2).take_while(|pair| pair[1] == pair[0] + file_bytes).count();
     let Some((&first, rest)) = found.bases.split_first() else { return Ok(()) };
     if follows < rest.len() {
-        loaded.holed = Some(queue);
+        loaded.holed.push(queue);
+        // What is behind a gap is of no use: it goes with the next cut.
+        let behind = rest[follows..].iter().map(|base| found.path.join(format!("{base:020}")));
+        let state = loaded.queues.queue_mut(queue);
+        let empty = std::mem::take(&mut state.stale_files);
+        state.stale_files = behind.chain(empty).collect();
     }
     let bases = &found.bases[..=follows];
     let scanned = &bases[bases.len().saturating_sub(FILES_SCANNED)..];
     let end = find_end(runtime, &found.path, scanned, file_bytes).await?;
     if end.holed {
-        loaded.holed = Some(queue);
+        loaded.holed.push(queue);
     }
     loaded.named_ends[queue.get()] = end.named_end;
     let state = loaded.queues.queue_mut(queue);
@@ -138,7 +154,7 @@ async fn load_queue<R: Runtime>(runtime: &R, loaded: &mut Loaded, found: Found) 
     state.files_end = (bases[bases.len() - 1] + file_bytes) / ENTRY_BYTES;
     state.min = QueueOffset::new(state.files_base);
     // What a process that was killed wrote may not have been synced: the first sync covers the last files again.
-    state.durable_end = scanned[0] / ENTRY_BYTES;
+    state.durable_end = if synced { end.number } else { scanned[0] / ENTRY_BYTES };
     state.set_persisted(QueueOffset::new(end.number));
     if state.durable_end < state.persisted_end {
         state.unsynced = true;

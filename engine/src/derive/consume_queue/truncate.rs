@@ -64,28 +64,18 @@ impl ConsumeQueues {
     }
 
     /// Empties `queue` so that its next entry is number `first`: its files go before new ones are written.
-    ///
-    /// # Errors
-    /// What the system refused.
-    pub async fn restart_at<R: Runtime>(
-        &mut self,
-        runtime: &R,
-        queue: QueueIndex,
-        first: QueueOffset,
-    ) -> Result<(), StoreError> {
-        let directory = self.directory_of(queue);
-        let listed = runtime.list(&directory).await.map_err(StoreError::io("listing", &directory))?;
-        let files = listed.unwrap_or_default().into_iter().filter(|entry| !entry.is_directory);
-        let stale_files: Vec<PathBuf> = files.map(|entry| directory.join(entry.name)).collect();
+    pub fn restart_at(&mut self, queue: QueueIndex, first: QueueOffset) {
+        let state = self.queue(queue);
+        let mut stale_files = self.paths_of(queue, state.files_base..state.files_end);
         let file_base = self.file_base(first.get());
         let state = self.queue_mut(queue);
+        stale_files.append(&mut state.stale_files);
         state.files_base = file_base;
         state.files_end = file_base;
         state.stale_files = stale_files;
         state.set_persisted(first);
         state.min = first;
         state.durable_end = file_base;
-        Ok(())
     }
 
     /// Forgets every entry that isn't in files, for a scan that starts anew.
@@ -100,6 +90,12 @@ impl ConsumeQueues {
         }
     }
 
+    /// The files that hold the entries in `range`, which begins with a file.
+    fn paths_of(&self, queue: QueueIndex, range: Range<u64>) -> Vec<PathBuf> {
+        let step = usize::try_from(self.file_entries).unwrap_or(usize::MAX);
+        range.step_by(step).map(|number| self.path_of(queue, number)).collect()
+    }
+
     /// Zeroes what the file that holds the end has behind it, and removes the files behind that one.
     async fn zero_behind_end<R: Runtime>(
         &mut self,
@@ -109,6 +105,8 @@ impl ConsumeQueues {
     ) -> Result<(), StoreError> {
         let state = self.queue(queue);
         let (base, end, files_end) = (state.files_base, state.persisted_end, state.files_end);
+        let stale_files = std::mem::take(&mut self.queue_mut(queue).stale_files);
+        remove_files(runtime, files, &stale_files).await?;
         if files_end == base {
             return Ok(());
         }

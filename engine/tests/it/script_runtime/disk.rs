@@ -39,7 +39,7 @@ fn reads_give_any_range_and_fewer_bytes_only_at_the_end() {
         assert_eq!(read(0, 10_000), bytes);
         assert_eq!(read(4095, 3), bytes[4095..4098]);
         assert_eq!(read(9_990, 100), bytes[9_990..]);
-        assert_eq!(read(20_000, 1), []);
+        assert!(read(20_000, 1).is_empty());
     }
 }
 

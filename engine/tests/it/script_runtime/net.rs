@@ -91,7 +91,7 @@ fn what_is_sent_arrives_in_order_whatever_the_buffers() {
             client.send(half).unwrap();
             assert_eq!(client.receive(half.len()).unwrap(), half);
         }
-        assert_eq!(client.receive_some().unwrap(), []);
+        assert!(client.receive_some().unwrap().is_empty());
     }
 }
 
@@ -109,7 +109,7 @@ fn half_a_frame_waits_for_the_other_half() {
     });
     let client = runtime.net().connect(at).unwrap();
     client.send(b"1234").unwrap();
-    assert_eq!(client.receive_some().unwrap(), []);
+    assert!(client.receive_some().unwrap().is_empty());
     assert_eq!(client.unread_by_peer(), 0);
     client.send(b"5678").unwrap();
     assert_eq!(client.receive(5).unwrap(), b"whole");
