@@ -60,7 +60,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let outcome = match cli.command {
         Command::Serve(args) => serve(&args),
         Command::Namesrv(args) => namesrv(&args),
-        Command::Doctor(args) => return crate::doctor::run(&args),
+        Command::Doctor(args) => return crate::doctor::run(&args, ring::probe),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -224,7 +224,7 @@ fn namesrv(args: &NamesrvArgs) -> Result<(), StartError> {
     crate::log::start();
     let stop = StopSignal::new();
     watch_signals(&stop)?;
-    let address = args.address().map_err(StartError)?;
+    let address = SocketAddr::new(args.ip, args.port);
     let (thread, bound) = start_namesrv(address, Vec::new(), stop)?;
     print_line(&format!("ready namesrv={bound}"))?;
     join_all(vec![thread])

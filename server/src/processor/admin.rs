@@ -77,7 +77,7 @@ impl<R: Runtime> Broker<R> {
         let generation = self.metadata.writer.borrow_mut().request(self.metadata.topics);
         self.undurable_topics.insert(topic.to_owned(), generation);
         self.refresh_target(topic);
-        self.topics_changed.set();
+        self.topics_changed.wake_all();
     }
 
     /// What to wait for until the topic's configuration is durable; `None` when it is.

@@ -58,7 +58,7 @@ impl<R: Runtime> Broker<R> {
         } else if !command.is_oneway() {
             self.connections.answer(connection, |out| {
                 let writer = write_response(out, to.serialization, response::SUCCESS, to.opaque);
-                HeartbeatResponse { supports_heartbeat_v2: true, subscription_changed: true }
+                HeartbeatResponse { is_support_heart_beat_v2: true, is_sub_change: true }
                     .encode(writer)
                     .finish();
             });
