@@ -90,7 +90,9 @@ impl<R: Runtime> CommitLog<R> {
         assert!(current.base <= end, "the current file begins at {}, behind the end {end}", current.base);
         assert!(end.since(current.base) < segment_bytes, "the end {end} lies in the current file");
         let tail = match current.backend() {
-            Backend::Direct => Some(Tail::new(end, block_start, cache_bytes_max, |len| runtime.allocate(len))),
+            Backend::Direct => {
+                Some(Tail::new(end, block_start, cache_bytes_max, |len| runtime.allocate(len)))
+            }
             Backend::Mapped => None,
         };
         CommitLog {
@@ -186,7 +188,8 @@ impl<R: Runtime> CommitLog<R> {
         let tail = self.tail.as_mut()?;
         let first = tail.next_write_start()?;
         let segment_bytes = self.segment_bytes;
-        let segment = self.live.iter_mut().find(|s| s.base <= first && first.since(s.base) < segment_bytes)?;
+        let segment =
+            self.live.iter_mut().find(|s| s.base <= first && first.since(s.base) < segment_bytes)?;
         let position = first.since(segment.base);
         let end = segment_bytes.min(position + tail.next_write_len());
         if segment.fill.owns(position, end) {
@@ -209,9 +212,8 @@ impl<R: Runtime> CommitLog<R> {
 
     /// The files that a sync must cover so that everything from `flushed_end` to `end` is durable, oldest first.
     pub fn files_between(&self, flushed_end: LogOffset, end: LogOffset) -> Vec<Rc<R::File>> {
-        let touched = |segment: &&Segment<R>| {
-            segment.base < end && segment.base.plus(self.segment_bytes) > flushed_end
-        };
+        let touched =
+            |segment: &&Segment<R>| segment.base < end && segment.base.plus(self.segment_bytes) > flushed_end;
         self.live.iter().filter(touched).map(|segment| Rc::clone(&segment.file)).collect()
     }
 
@@ -239,7 +241,8 @@ impl<R: Runtime> CommitLog<R> {
         if offset.get() < self.end.get().saturating_sub(self.cache_bytes_max) {
             return None;
         }
-        let segment = self.live.iter().find(|s| s.base <= offset && offset.since(s.base) < self.segment_bytes)?;
+        let segment =
+            self.live.iter().find(|s| s.base <= offset && offset.since(s.base) < self.segment_bytes)?;
         let from = usize::try_from(offset.since(segment.base)).expect("a file is mapped whole");
         segment.mapping.as_ref()?.bytes().get(from..from + len)
     }

@@ -6,9 +6,13 @@
 pub mod offset;
 pub mod io;
 pub mod limits;
+pub mod error;
 pub mod commit_log;
 pub mod write;
 pub mod derive;
 pub mod read;
 pub mod shard;
 pub mod stages;
+pub mod metadata;
+pub mod recover;
+pub mod store;

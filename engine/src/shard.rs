@@ -25,8 +25,11 @@ use crate::{
         CommitLog, NoRoom,
         record::{Assigned, Message},
     },
-    derive::consume_queue::{ConsumeQueues, Entry, Expects, QueueIndex},
-    io::{Runtime, event::{Broadcast, Event}},
+    derive::consume_queue::{ConsumeQueues, Entry, Expects, Lookup, QueueIndex},
+    io::{
+        Runtime,
+        event::{Broadcast, Event},
+    },
     limits::{PULL_SCAN_ENTRIES_MAX, RECORD_OVERHEAD_BYTES_MAX, UNWRITTEN_BYTES_MAX},
     offset::{LogOffset, QueueOffset},
     read::{
@@ -123,6 +126,9 @@ pub struct Shard<R: Runtime> {
     entries: Vec<Entry>,
     log_min: LogOffset,
     last_store_timestamp_ms: i64,
+    durable_timestamp_ms: i64,
+    /// The log's end at some moment since, and the newest store time then.
+    time_mark: Option<(LogOffset, i64)>,
     stopping: bool,
     file_error: Option<std::io::Error>,
     counters: ShardCounters,
@@ -132,6 +138,10 @@ pub struct Shard<R: Runtime> {
     pub sync_work: Event,
     /// Set when the log's files want attention: a next one, or preparation.
     pub files: Event,
+    /// Set when the queues' files should be written at once: a clean stop.
+    pub queue_work: Event,
+    /// Set when the checkpoint loop should look: a clean stop.
+    pub checkpoint_work: Event,
     /// Set when promises were kept or broken: senders can be answered, messages dispatched.
     pub progress: Event,
     /// Set when there is room again.
@@ -174,12 +184,16 @@ impl<R: Runtime> Shard<R> {
             entries: Vec::new(),
             log_min: parts.log_min,
             last_store_timestamp_ms: parts.last_store_timestamp_ms,
+            durable_timestamp_ms: parts.last_store_timestamp_ms,
+            time_mark: None,
             stopping: false,
             counters: ShardCounters::default(),
             file_error: None,
             work: Event::new(),
             sync_work: Event::new(),
             files: Event::new(),
+            queue_work: Event::new(),
+            checkpoint_work: Event::new(),
             progress: Event::new(),
             room: Broadcast::new(),
         }
@@ -308,7 +322,11 @@ impl<R: Runtime> Shard<R> {
     /// Confirms what the mode's promise covers by now. Never goes back.
     pub fn confirm(&mut self) {
         let promised = self.flush.promised_end();
-        assert!(promised >= self.confirmed_end, "confirmed {} is taken back to {promised}", self.confirmed_end);
+        assert!(
+            promised >= self.confirmed_end,
+            "confirmed {} is taken back to {promised}",
+            self.confirmed_end
+        );
         if self.flush.fence().is_none() {
             self.confirmed_end = promised;
         }
@@ -335,13 +353,15 @@ impl<R: Runtime> Shard<R> {
     pub fn dispatch(&mut self) {
         while let Some(pending) = self.pending.front().copied()
             && pending.end <= self.confirmed_end
+            && !self.queues.behind().is_full()
         {
             self.pending.pop_front();
             match self.queues.expects(pending.queue, pending.queue_offset) {
                 Expects::Next => {}
                 other => panic!("queue offset {} is {other:?}, not next", pending.queue_offset),
             }
-            self.queues.push(pending.queue, pending.queue_offset, pending.entry, pending.store_timestamp_ms);
+            self.queues.push(pending.queue, pending.queue_offset, pending.entry);
+            self.queues.on_dispatched(pending.store_timestamp_ms);
             self.holds.on_dispatched(pending.queue, pending.queue_offset, pending.entry.tags_code);
             self.dispatched_end = pending.end;
         }
@@ -367,8 +387,13 @@ impl<R: Runtime> Shard<R> {
         };
         self.entries.clear();
         let mut entries = std::mem::take(&mut self.entries);
-        let looked_up = self.queues.lookup(pull.queue, pull.queue_offset, wanted, &mut entries);
-        let selection = looked_up.map_err(Cold::Queue).and_then(|()| self.select(pull, &entries));
+        let selection = match self.queues.lookup(pull.queue, pull.queue_offset, wanted) {
+            Lookup::Memory(found) => {
+                entries.extend(found);
+                self.select(pull, &entries)
+            }
+            Lookup::Cold(read) => Err(Cold::Queue(read)),
+        };
         self.entries = entries;
         let (scanned, status) = selection?;
         let next_begin_offset = pull.queue_offset.plus(scanned as u64);
@@ -447,6 +472,36 @@ impl<R: Runtime> Shard<R> {
         self.selected.clear();
     }
 
+    /// Whether the message at `offset` of `queue` can be read without the disk.
+    pub fn is_resident(&mut self, queue: QueueIndex, offset: QueueOffset) -> bool {
+        let entry = match self.queues.lookup(queue, offset, 1) {
+            Lookup::Memory(mut found) => found.next(),
+            Lookup::Cold(_) => None,
+        };
+        entry.is_some_and(|entry| {
+            !entry.is_hole() && self.log.resident(entry.log_offset, entry.size as usize).is_some()
+        })
+    }
+
+    /// When the message of `entry` was stored.
+    ///
+    /// # Errors
+    /// What must be read first.
+    pub fn store_timestamp_ms(&mut self, entry: Entry) -> Result<i64, Cold> {
+        // The fields up to the store timestamp, with the longer of the two address lengths.
+        const HEAD_BYTES: usize = 76;
+        let len = HEAD_BYTES.min(entry.size as usize);
+        let mut head = Vec::with_capacity(HEAD_BYTES);
+        match self.log.resident(entry.log_offset, len) {
+            Some(bytes) => head.extend_from_slice(bytes),
+            None => self.cold.copy(entry.log_offset, len, &mut head).map_err(Cold::Log)?,
+        }
+        let sys_flag = i32::from_be_bytes(head[36..40].try_into().expect("four bytes"));
+        let host_bytes = if sys_flag & protocol::message::sys_flag::BORNHOST_V6 == 0 { 8 } else { 20 };
+        let at = 48 + host_bytes;
+        Ok(i64::from_be_bytes(head[at..at + 8].try_into().expect("eight bytes")))
+    }
+
     // ---- parts that the stages and the server use --------------------------------------------------------------
 
     /// The settings.
@@ -516,6 +571,36 @@ impl<R: Runtime> Shard<R> {
         self.flush.fence()
     }
 
+    /// Every message stored before this time is durable in the log, milliseconds since 1970.
+    pub fn durable_timestamp_ms(&self) -> i64 {
+        self.durable_timestamp_ms
+    }
+
+    /// Looks at how far the flush is, before and after each of its steps: a store time is durable when everything that
+    /// had been appended at that time is.
+    pub(crate) fn note_durable_time(&mut self) {
+        if let Some((end, timestamp_ms)) = self.time_mark
+            && self.flush.flushed_end() >= end
+        {
+            assert!(timestamp_ms >= self.durable_timestamp_ms, "store times never go back");
+            self.durable_timestamp_ms = timestamp_ms;
+            self.time_mark = None;
+        }
+        if self.time_mark.is_none() && self.log.end() > self.flush.flushed_end() {
+            self.time_mark = Some((self.log.end(), self.last_store_timestamp_ms));
+        }
+    }
+
+    /// Everything below survives kill -9.
+    pub fn written_end(&self) -> LogOffset {
+        self.flush.written_end()
+    }
+
+    /// Whether every message is in its queue, and the queues' files have it durably.
+    pub fn is_dispatched_and_durable(&self) -> bool {
+        self.pending.is_empty() && self.queues.is_durable()
+    }
+
     /// Whether nothing waits to be written.
     pub fn is_all_written(&self) -> bool {
         self.flush.written_end() == self.log.end()
@@ -578,6 +663,8 @@ impl<R: Runtime> Shard<R> {
         self.sync_work.set();
         self.files.set();
         self.progress.set();
+        self.queue_work.set();
+        self.checkpoint_work.set();
         self.room.wake_all();
     }
 

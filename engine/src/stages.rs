@@ -3,23 +3,19 @@
 //! Each loop owns the fate of its operations: nobody cancels it, and an outcome is told to the shard exactly once.
 //! A loop ends when the shard stops and nothing is left for it to do.
 
-use std::{
-    cell::RefCell,
-    io,
-    path::PathBuf,
-    rc::Rc,
-    time::Duration,
-};
+use std::{cell::RefCell, io, path::PathBuf, rc::Rc, time::Duration};
 
 use crate::{
     commit_log::{
         Backend, WritePlan, file_name,
         segment::{Fill, FillStep, Segment},
     },
+    derive::consume_queue::{FileTable, perform_cold, perform_persist, perform_sync},
+    error::StoreError,
     io::{Access, Buffer, File, Runtime, Space},
     limits::FILL_BYTES,
     offset::LogOffset,
-    shard::Shard,
+    shard::{Cold, Shard},
 };
 
 /// A shard as its loops and its server share it. Borrowed for one step at a time, never over an await.
@@ -28,7 +24,11 @@ pub type SharedShard<R> = Rc<RefCell<Shard<R>>>;
 /// Writes a direct log: one write at a time, whatever waits next as soon as the previous is done.
 pub async fn write_loop<R: Runtime>(runtime: R, shard: SharedShard<R>) {
     loop {
-        let plan = shard.borrow_mut().log_mut().next_write();
+        let plan = {
+            let mut shard = shard.borrow_mut();
+            shard.note_durable_time();
+            shard.log_mut().next_write()
+        };
         let Some(plan) = plan else {
             // What waits for the preparation of its place is still written.
             if shard.borrow().is_stopping() && shard.borrow().is_all_written() {
@@ -52,6 +52,7 @@ pub async fn write_loop<R: Runtime>(runtime: R, shard: SharedShard<R>) {
             }
             Err(error) => shard.flush_mut().on_failed("write", &error),
         }
+        shard.note_durable_time();
         shard.sync_work.set();
         shard.progress.set();
         shard.room.wake_all();
@@ -84,6 +85,7 @@ pub async fn sync_loop<R: Runtime>(runtime: R, shard: SharedShard<R>) {
     loop {
         let plan = {
             let mut shard = shard.borrow_mut();
+            shard.note_durable_time();
             let now = runtime.now();
             let is_stopping = shard.is_stopping();
             let (log, flush) = shard.log_and_flush();
@@ -112,6 +114,7 @@ pub async fn sync_loop<R: Runtime>(runtime: R, shard: SharedShard<R>) {
             }
             Err(error) => shard.flush_mut().on_failed("sync", &error),
         }
+        shard.note_durable_time();
         shard.work.set();
         shard.progress.set();
     }
@@ -257,4 +260,123 @@ pub async fn wait_or_timeout<R: Runtime>(
         None => event.wait().await,
         Some(timeout) => crate::io::event::first(event.wait(), runtime.sleep(timeout)).await,
     }
+}
+
+/// The open files that old messages are read from. The log's are opened as the log is written: never two ways at once.
+pub struct ColdFiles<R: Runtime> {
+    /// Consume-queue files, shared with the loop that writes them.
+    pub queues: Rc<FileTable<R>>,
+    /// Commit-log files.
+    pub log: FileTable<R>,
+}
+
+/// Reads what a pull or search needs into the shard's caches.
+///
+/// # Errors
+/// When the disk refuses, or what it gives isn't what was written.
+pub async fn read_cold<R: Runtime>(
+    runtime: &R,
+    shard: &SharedShard<R>,
+    files: &ColdFiles<R>,
+    cold: &Cold,
+) -> Result<(), StoreError> {
+    match cold {
+        Cold::Queue(read) => {
+            let bytes = perform_cold(runtime, &files.queues, read).await?;
+            shard.borrow_mut().queues_mut().on_cold_loaded(read, &bytes)
+        }
+        Cold::Log(start) => {
+            let (reads, directory, segment_bytes) = {
+                let shard = shard.borrow();
+                let (written_end, segment_bytes) = (shard.written_end(), shard.log().segment_bytes());
+                let reads = shard.cold().plan(*start, written_end, segment_bytes);
+                (reads, shard.settings().root.join("commitlog"), segment_bytes)
+            };
+            for read in reads {
+                let base = LogOffset::new(read.start.get() / segment_bytes * segment_bytes);
+                let path = directory.join(file_name(base));
+                let file = files.log.open(runtime, &path).await?;
+                let bytes = file
+                    .read(read.start.since(base), read.len)
+                    .await
+                    .map_err(StoreError::io("reading old messages", &path))?;
+                shard.borrow_mut().cold_mut().on_read(read.start, bytes);
+            }
+            Ok(())
+        }
+    }
+}
+
+/// How often consume queues are written and synced.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueRhythm {
+    /// `flushIntervalConsumeQueue`: how often entries are written.
+    pub interval: Duration,
+    /// `flushConsumeQueueThoroughInterval`: how often they are synced.
+    pub thorough_interval: Duration,
+}
+
+/// Bytes of one step of writing consume queues.
+const PERSIST_BYTES_MAX: usize = 1024 * 1024;
+
+/// Writes and syncs the consume queues, off every path that somebody waits for.
+/// `report` hears of what failed; it is tried again.
+pub async fn queue_loop<R: Runtime>(
+    runtime: R,
+    shard: SharedShard<R>,
+    files: Rc<FileTable<R>>,
+    rhythm: QueueRhythm,
+    report: impl Fn(&StoreError),
+) {
+    let mut last_sync = runtime.now();
+    loop {
+        let is_stopping = shard.borrow().is_stopping();
+        let persisted = persist_queues(&runtime, &shard, &files).await;
+        let is_due = runtime.now().saturating_duration_since(last_sync) >= rhythm.thorough_interval;
+        let synced = match persisted {
+            Ok(()) if is_due || is_stopping => {
+                last_sync = runtime.now();
+                sync_queues(&runtime, &shard, &files).await
+            }
+            other => other,
+        };
+        if let Err(error) = &synced {
+            report(error);
+        }
+        if is_stopping && (synced.is_err() || shard.borrow().is_dispatched_and_durable()) {
+            return;
+        }
+        // Dispatch may have waited for room in the queues' memory.
+        shard.borrow().progress.set();
+        if !is_stopping {
+            let wake = shard.borrow().queue_work.clone();
+            wait_or_timeout(&runtime, &wake, Some(rhythm.interval)).await;
+        } else {
+            runtime.yield_now().await;
+        }
+    }
+}
+
+async fn persist_queues<R: Runtime>(
+    runtime: &R,
+    shard: &SharedShard<R>,
+    files: &FileTable<R>,
+) -> Result<(), StoreError> {
+    loop {
+        let plan = shard.borrow_mut().queues_mut().begin_persist(PERSIST_BYTES_MAX);
+        let Some(plan) = plan else { return Ok(()) };
+        let outcome = perform_persist(runtime, files, plan).await;
+        shard.borrow_mut().queues_mut().complete_persist(outcome)?;
+    }
+}
+
+async fn sync_queues<R: Runtime>(
+    runtime: &R,
+    shard: &SharedShard<R>,
+    files: &FileTable<R>,
+) -> Result<(), StoreError> {
+    let plan = shard.borrow_mut().queues_mut().begin_sync();
+    let Some(plan) = plan else { return Ok(()) };
+    let outcome = perform_sync(runtime, files, plan).await;
+    shard.borrow_mut().queues_mut().complete_sync(outcome)
 }

@@ -28,6 +28,8 @@ pub mod body;
 pub mod code;
 pub mod limits;
 pub mod error;
+#[doc(hidden)]
+pub mod fuzz;
 
 pub use codec::{FrameWriter, write_request, write_response};
 pub use command::{Command, FieldTable, Language, Serialization, VERSION};

@@ -147,7 +147,8 @@ impl Fill {
             self.ended = true;
             return None;
         }
-        let len = usize::try_from(segment_bytes - self.prepared_end).map_or(FILL_BYTES, |left| left.min(FILL_BYTES));
+        let len = usize::try_from(segment_bytes - self.prepared_end)
+            .map_or(FILL_BYTES, |left| left.min(FILL_BYTES));
         self.owned_end = self.prepared_end + len as u64;
         Some(Step::Zero { position: self.prepared_end, len })
     }

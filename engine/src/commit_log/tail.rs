@@ -310,7 +310,9 @@ mod tests {
             for (offset, len, byte) in &records {
                 match tail.bytes(*offset, *len) {
                     Some(bytes) => assert!(bytes.iter().all(|found| found == byte), "record at {offset}"),
-                    None => assert!(*offset < tail.start().plus(BLOCK_BYTES as u64), "only old ones are gone"),
+                    None => {
+                        assert!(*offset < tail.start().plus(BLOCK_BYTES as u64), "only old ones are gone")
+                    }
                 }
             }
         }

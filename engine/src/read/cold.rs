@@ -53,7 +53,8 @@ impl ColdCache {
         let end = offset.plus(len as u64).get();
         let mut at = piece_start(offset);
         while at < end {
-            let needed = usize::try_from(end - at).map_or(COLD_PIECE_BYTES, |rest| rest.min(COLD_PIECE_BYTES));
+            let needed =
+                usize::try_from(end - at).map_or(COLD_PIECE_BYTES, |rest| rest.min(COLD_PIECE_BYTES));
             if self.pieces.get(&at).is_none_or(|piece| piece.bytes.len() < needed) {
                 return Err(LogOffset::new(at));
             }
@@ -66,7 +67,8 @@ impl ColdCache {
             let piece = self.pieces.get_mut(&start).expect("looked up above");
             piece.used = self.clock;
             let inside = usize::try_from(from - start).expect("inside a piece");
-            let until = usize::try_from(end - start).map_or(COLD_PIECE_BYTES, |rest| rest.min(COLD_PIECE_BYTES));
+            let until =
+                usize::try_from(end - start).map_or(COLD_PIECE_BYTES, |rest| rest.min(COLD_PIECE_BYTES));
             out.extend_from_slice(&piece.bytes[inside..until]);
             from = start + until as u64;
         }
@@ -79,7 +81,8 @@ impl ColdCache {
         let end = offset.plus(len as u64).get();
         let mut at = piece_start(offset);
         while at < end {
-            let needed = usize::try_from(end - at).map_or(COLD_PIECE_BYTES, |rest| rest.min(COLD_PIECE_BYTES));
+            let needed =
+                usize::try_from(end - at).map_or(COLD_PIECE_BYTES, |rest| rest.min(COLD_PIECE_BYTES));
             if self.pieces.get(&at).is_none_or(|piece| piece.bytes.len() < needed) {
                 return Some(LogOffset::new(at));
             }
@@ -96,8 +99,8 @@ impl ColdCache {
             .get()
             .checked_sub(COLD_PIECE_BYTES as u64)
             .is_some_and(|before| self.pieces.contains_key(&before));
-        let count = if is_scan { 2 } else { 1 };
-        let mut reads = Vec::with_capacity(count);
+        let count: u64 = if is_scan { 2 } else { 1 };
+        let mut reads = Vec::new();
         for index in 0..count {
             let at = LogOffset::new(start.get() + index * COLD_PIECE_BYTES as u64);
             if at >= written_end {

@@ -10,11 +10,7 @@ use std::{
 };
 
 use super::pull::Pull;
-use crate::{
-    derive::consume_queue::QueueIndex,
-    offset::QueueOffset,
-    write::ack::ReplyTo,
-};
+use crate::{derive::consume_queue::QueueIndex, offset::QueueOffset, write::ack::ReplyTo};
 
 /// How often a hold's queue is looked at although nothing that matches was dispatched to it.
 pub const RECHECK: Duration = Duration::from_secs(5);

@@ -114,6 +114,7 @@ pub fn takes_more(pull: &Pull, count: usize, bytes: usize, len: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::derive::consume_queue::ConsumeQueues;
 
     /// The table of the semantics specification, section 6.2.
     #[test]
@@ -133,8 +134,9 @@ mod tests {
 
     #[test]
     fn the_first_message_is_always_taken() {
+        let mut queues = ConsumeQueues::new(std::path::Path::new("unused"), 6_000_000).unwrap();
         let pull = Pull {
-            queue: QueueIndex(0),
+            queue: queues.open("T", 0),
             queue_offset: QueueOffset::ZERO,
             message_count_max: 2,
             bytes_max: 100,

@@ -83,7 +83,12 @@ impl AckQueue {
     }
 
     /// The next sender that can be told something: the log is confirmed up to `confirmed_end`.
-    pub fn poll(&mut self, confirmed_end: LogOffset, fenced: bool, now: Instant) -> Option<(Receipt, Outcome)> {
+    pub fn poll(
+        &mut self,
+        confirmed_end: LogOffset,
+        fenced: bool,
+        now: Instant,
+    ) -> Option<(Receipt, Outcome)> {
         let front = self.waiting.front()?;
         let outcome = if front.end <= confirmed_end {
             Outcome::Stored

@@ -212,11 +212,8 @@ impl Flush {
     pub fn on_failed(&mut self, operation: &'static str, error: &io::Error) {
         self.sync_in_flight = None;
         if self.fence.is_none() {
-            self.fence = Some(Fence {
-                operation,
-                errno: error.raw_os_error().unwrap_or(0),
-                text: error.to_string(),
-            });
+            self.fence =
+                Some(Fence { operation, errno: error.raw_os_error().unwrap_or(0), text: error.to_string() });
         }
     }
 
