@@ -365,6 +365,9 @@ fn pull_is_filtered_by_the_groups_subscription() {
     assert_eq!(filter(&world, "G", "T", 6), Err(SubscriptionError::NotLatest));
     assert_eq!(filter(&world, "G", "T", 5), Ok(TagFilter::Codes(vec![2_598_919])));
     assert_eq!(filter(&world, "G", "T", 4), Ok(TagFilter::Codes(vec![2_598_919])));
+    // What isn't newer isn't taken, be it another text.
+    world.hear(A, &heartbeat("a", &[consumer("G", &[tagged("*", 5)])], &[]));
+    assert_eq!(filter(&world, "G", "T", 5), Ok(TagFilter::Codes(vec![2_598_919])));
     world.hear(A, &heartbeat("a", &[consumer("G", &[tagged("*", 6)])], &[]));
     assert_eq!(filter(&world, "G", "T", 6), Ok(TagFilter::All));
     assert_eq!(world.registry.subscription("G", "T").unwrap().sub_string, "*");
