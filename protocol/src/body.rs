@@ -1,0 +1,1 @@
+//! JSON bodies of control requests and their answers. Cold path: these allocate.
