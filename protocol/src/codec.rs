@@ -3,9 +3,11 @@
 
 pub(crate) mod json;
 pub(crate) mod rocketmq;
-mod writer;
+pub(crate) mod writer;
 
 pub use writer::{FrameWriter, write_request, write_response};
+
+pub(crate) use writer::write_integer;
 
 use crate::command::{Command, FieldTable, Language, Serialization, TextRange};
 use crate::error::Error;
