@@ -212,7 +212,9 @@ pub fn require_room(directory: &Path, needed: u64, remedy: &str) -> Result<()> {
             directory: directory.display().to_string(),
             needed: needed + reserve,
             free: room.free,
-            remedy: format!("{remedy} (a tenth of the disk stays free: RocketMQ refuses writes above 90 % used)"),
+            remedy: format!(
+                "{remedy} (a tenth of the disk stays free: RocketMQ refuses writes above 90 % used)"
+            ),
         });
     }
     Ok(())
@@ -220,7 +222,8 @@ pub fn require_room(directory: &Path, needed: u64, remedy: &str) -> Result<()> {
 
 /// Checks that files can be made in `directory`, creating it when it is missing.
 pub fn require_writable(directory: &Path) -> Result<()> {
-    std::fs::create_dir_all(directory).map_err(|e| Error::path("cannot create the directory", directory, e))?;
+    std::fs::create_dir_all(directory)
+        .map_err(|e| Error::path("cannot create the directory", directory, e))?;
     let probe = directory.join("loadgen-writable");
     File::create(&probe).map_err(|e| Error::path("cannot write into", directory, e))?;
     std::fs::remove_file(&probe).map_err(|e| Error::path("cannot remove", &probe, e))

@@ -28,7 +28,11 @@ impl Timetable {
     }
 
     /// When the next message is due.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a run lasts hours, not centuries")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a run lasts hours, not centuries"
+    )]
     pub fn next_due_ns(&self) -> u64 {
         self.start_ns + (self.next as f64 * self.interval_ns) as u64
     }
@@ -78,9 +82,10 @@ mod tests {
         let mut first = Timetable::new(pacing, 0, 0, 2).unwrap();
         let mut second = Timetable::new(pacing, 0, 1, 2).unwrap();
         let due = |table: &mut Timetable| table.take(u64::MAX / 2).unwrap();
-        assert_eq!([due(&mut first), due(&mut second), due(&mut first), due(&mut second)], [
-            0, 1_000_000, 2_000_000, 3_000_000
-        ]);
+        assert_eq!(
+            [due(&mut first), due(&mut second), due(&mut first), due(&mut second)],
+            [0, 1_000_000, 2_000_000, 3_000_000]
+        );
     }
 
     #[test]

@@ -102,7 +102,8 @@ impl FromStr for BodySize {
                 .ok_or_else(|| format!("a body of `{part}` is above RocketMQ's 4MiB"))
         };
         if let Some(range) = text.strip_prefix("uniform:") {
-            let (min, max) = range.split_once('-').ok_or("write uniform:MIN-MAX, for example uniform:100-4000")?;
+            let (min, max) =
+                range.split_once('-').ok_or("write uniform:MIN-MAX, for example uniform:100-4000")?;
             let (min, max) = (size(min)?, size(max)?);
             if min > max {
                 return Err(format!("`{text}`: the smallest size is above the largest"));
@@ -247,7 +248,6 @@ impl Random {
     }
 
     /// A number below `bound`, which must not be zero.
-    #[expect(clippy::cast_possible_truncation, reason = "the high half of the product is below `bound`")]
     pub fn below(&mut self, bound: u32) -> u32 {
         assert!(bound > 0, "nothing is below zero");
         let high = self.next_u64() >> 32;

@@ -14,7 +14,8 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         "t" | "tb" | "tib" => 1 << 40,
         _ => return Err(format!("`{text}` is not a size; write for example 512MiB or 6GiB")),
     };
-    let value: u64 = number.parse().map_err(|_| format!("`{text}` is not a size; write for example 512MiB"))?;
+    let value: u64 =
+        number.parse().map_err(|_| format!("`{text}` is not a size; write for example 512MiB"))?;
     value.checked_mul(factor).ok_or_else(|| format!("`{text}` is too large"))
 }
 
@@ -29,7 +30,8 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         "h" => 3600.0,
         _ => return Err(format!("`{text}` is not a duration; write for example 500ms, 2s or 1m")),
     };
-    let value: f64 = number.parse().map_err(|_| format!("`{text}` is not a duration; write for example 2s"))?;
+    let value: f64 =
+        number.parse().map_err(|_| format!("`{text}` is not a duration; write for example 2s"))?;
     Duration::try_from_secs_f64(value * seconds).map_err(|_| format!("`{text}` is out of range"))
 }
 
@@ -121,7 +123,7 @@ pub fn significant(value: f64) -> String {
     match value.abs() {
         v if v >= 100.0 => format!("{value:.0}"),
         v if v >= 10.0 => format!("{value:.1}"),
-        v if v == 0.0 => "0".to_owned(),
+        0.0 => "0".to_owned(),
         _ => format!("{value:.2}"),
     }
 }

@@ -61,7 +61,8 @@ pub struct Comparison {
 /// same conclusion: the difference is the distance of the middle ratio from 1, the spread the distance between the
 /// smallest and the largest ratio.
 pub fn compare(a: &[f64], b: &[f64]) -> Option<Comparison> {
-    let ratios: Vec<f64> = a.iter().zip(b).filter(|(a, b)| **a > 0.0 && **b > 0.0).map(|(a, b)| a / b).collect();
+    let ratios: Vec<f64> =
+        a.iter().zip(b).filter(|(a, b)| **a > 0.0 && **b > 0.0).map(|(a, b)| a / b).collect();
     let ratio = median(&ratios)?;
     let min = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     let max = ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -98,7 +99,12 @@ pub fn of_run(cell: &Cell) -> Verdict {
         format!(", half of them within {}, 99 % within {}", micros(l.p50_us as f64), micros(l.p99_us as f64))
     });
     let mut verdict = Verdict {
-        headline: format!("{} handled {} messages/s at {}{latency}.", cell.server, count(rate.median), cell.load),
+        headline: format!(
+            "{} handled {} messages/s at {}{latency}.",
+            cell.server,
+            count(rate.median),
+            cell.load
+        ),
         sentences: Vec::new(),
     };
     if let Some(asked) = cell.rate

@@ -169,6 +169,12 @@ impl Found {
         self.present.get(&producer).is_some_and(|present| present.contains(sequence))
     }
 
+    /// Messages that a producer has acknowledgements for and that were not read, ascending.
+    pub fn lost<'a>(&'a self, log: &'a ProducerLog) -> impl Iterator<Item = u64> + 'a {
+        const NONE: &Bitmap = &Bitmap { words: Vec::new(), count: 0 };
+        log.acked.missing_from(self.present.get(&log.producer).unwrap_or(NONE))
+    }
+
     /// Sets what was promised against what was found.
     pub fn against(&self, logs: &[ProducerLog]) -> Counts {
         let empty = Bitmap::default();

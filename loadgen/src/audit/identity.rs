@@ -110,7 +110,8 @@ fn get_u64(bytes: &[u8], at: usize) -> u64 {
 mod tests {
     use super::*;
 
-    const IDENTITY: Identity = Identity { run: 0xABCD, producer: 7, sequence: 1 << 40, intended_ns: 99, lane: 3 };
+    const IDENTITY: Identity =
+        Identity { run: 0xABCD, producer: 7, sequence: 1 << 40, intended_ns: 99, lane: 3 };
 
     #[test]
     fn an_identity_reads_back() {

@@ -29,7 +29,8 @@ const EVENTS_MAX: usize = 512;
 
 impl Poller {
     pub(super) fn new() -> Result<Poller> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| Error::os("cannot create an epoll", e))?;
+        let epoll =
+            epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| Error::os("cannot create an epoll", e))?;
         Ok(Poller { epoll, events: Vec::with_capacity(EVENTS_MAX) })
     }
 
@@ -41,7 +42,8 @@ impl Poller {
 
     /// Watches for room to write too, or no longer.
     pub(super) fn watch_writes(&self, socket: impl AsFd, number: u64, writes: bool) -> Result<()> {
-        let flags = if writes { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
+        let flags =
+            if writes { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
         epoll::modify(&self.epoll, socket, epoll::EventData::new_u64(number), flags)
             .map_err(|e| Error::os("cannot watch a connection", e))
     }
@@ -75,7 +77,8 @@ impl Poller {
         let flags = event.flags;
         Ready {
             number: event.data.u64(),
-            readable: flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR),
+            readable: flags
+                .intersects(epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR),
             writable: flags.contains(epoll::EventFlags::OUT),
         }
     }

@@ -144,7 +144,8 @@ impl Tally {
     /// Ends the window now: the cap on messages is reached.
     pub fn cap(&mut self, now_ns: u64) {
         if now_ns < self.window.end_ns {
-            self.window.end_ns = now_ns.max(self.window.start_ns);
+            // What was sent at this very moment still belongs to the window.
+            self.window.end_ns = (now_ns + 1).max(self.window.start_ns);
             self.capped = true;
         }
     }
@@ -287,7 +288,11 @@ mod tests {
         tally.on_sent(950_000_000, 100, 1_000_000_000);
         tally.on_sent(1_000_000_000, 100, 1_050_000_000);
         assert_eq!((tally.warmup_done, tally.done, tally.latency.len()), (1, 2, 1));
-        assert_eq!(tally.latency.summary().unwrap().max_us, 50_015, "only the message sent inside the window");
+        assert_eq!(
+            tally.latency.summary().unwrap().max_us,
+            50_015,
+            "only the message sent inside the window"
+        );
     }
 
     #[test]

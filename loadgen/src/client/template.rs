@@ -4,7 +4,7 @@
 //! The places are found by encoding sentinels of the same width and searching for them, so the template stays right
 //! whatever order the encoder writes fields in.
 
-use protocol::header::SendRequest;
+use protocol::header::send::SendRequest;
 use protocol::{Serialization, properties, write_request};
 
 /// Opaques start here, so that they have ten decimal digits for as long as a run lasts.
@@ -143,12 +143,8 @@ mod tests {
             let template = Template::new(serialization, "loadgen", "T-1", 3);
             let mut out = Vec::new();
             for (opaque, len) in [(OPAQUE_BASE, 0usize), (2_147_483_647, 700)] {
-                let variable = Variable {
-                    opaque,
-                    born_ms: 1_796_134_607_123,
-                    unique_high: 0xDEAD_BEEF,
-                    unique_low: 42,
-                };
+                let variable =
+                    Variable { opaque, born_ms: 1_796_134_607_123, unique_high: 0xDEAD_BEEF, unique_low: 42 };
                 template.append(&mut out, &variable, &vec![7; len], |body| body.fill(9));
             }
             let mut session = Session::new(FRAME_BYTES_MAX);

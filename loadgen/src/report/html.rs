@@ -59,7 +59,10 @@ impl Page<'_> {
 
     fn verdict(&mut self) {
         let verdict = &self.report.verdict;
-        self.put(format_args!("<p class=\"headline\">{}</p>\n<div class=\"verdict\">\n", escape(&verdict.headline)));
+        self.put(format_args!(
+            "<p class=\"headline\">{}</p>\n<div class=\"verdict\">\n",
+            escape(&verdict.headline)
+        ));
         for (kind, class, title) in [
             (Kind::Warning, "warning", "Beware"),
             (Kind::Finding, "finding", "What was found"),
@@ -178,7 +181,10 @@ impl Page<'_> {
     }
 
     fn table(&mut self) {
-        self.section("All figures", "Latencies are of acknowledged sends, over all rounds; a dash means not available.");
+        self.section(
+            "All figures",
+            "Latencies are of acknowledged sends, over all rounds; a dash means not available.",
+        );
         self.out.push_str("<table class=\"cards\"><thead><tr>");
         for (class, title) in COLUMNS {
             self.put(format_args!("<th class=\"{class}\">{title}</th>"));
@@ -211,7 +217,10 @@ impl Page<'_> {
         self.out.push_str("<table class=\"cards\"><thead><tr><th class=\"name\">Load</th><th class=\"name\">Server</th><th>Write size</th><th>O_DSYNC /s</th><th>fdatasync /s</th><th>Server syncs /s</th><th>Share of the better</th></tr></thead><tbody>\n");
         for cell in cells {
             let rate = |method| {
-                cell.floor.iter().find(|r| r.method == method).map_or(DASH.to_owned(), |r| count(r.syncs_per_second))
+                cell.floor
+                    .iter()
+                    .find(|r| r.method == method)
+                    .map_or(DASH.to_owned(), |r| count(r.syncs_per_second))
             };
             let seen = cell.flushes.map(|f| f.syncs_per_second);
             let share = match (seen, cell.floor_syncs_per_second()) {
@@ -230,7 +239,10 @@ impl Page<'_> {
         }
         self.out.push_str("</tbody></table>\n");
         if let Some(write) = self.report.device_write_mb_per_second {
-            self.put(format_args!("<p>Sequential writing, 1 MiB at a time, synced at the end: {} MB/s.</p>\n", count(write)));
+            self.put(format_args!(
+                "<p>Sequential writing, 1 MiB at a time, synced at the end: {} MB/s.</p>\n",
+                count(write)
+            ));
         }
     }
 
@@ -361,9 +373,19 @@ fn plot_curves(
 /// `1 / share above` on a logarithmic axis: every tick is a further nine.
 fn percentile_axis(rarest: f64) -> Axis {
     let end = (1.0 / rarest).max(100.0);
-    let named =
-        [(1.0, "0"), (2.0, "50"), (10.0, "90"), (100.0, "99"), (1e3, "99.9"), (1e4, "99.99"), (1e5, "99.999")];
-    let ticks = named.iter().filter(|(at, _)| *at <= end * 1.05).map(|(at, label)| Tick { at: *at, label: (*label).to_owned() });
+    let named = [
+        (1.0, "0"),
+        (2.0, "50"),
+        (10.0, "90"),
+        (100.0, "99"),
+        (1e3, "99.9"),
+        (1e4, "99.99"),
+        (1e5, "99.999"),
+    ];
+    let ticks = named
+        .iter()
+        .filter(|(at, _)| *at <= end * 1.05)
+        .map(|(at, label)| Tick { at: *at, label: (*label).to_owned() });
     Axis { start: 1.0, end, log: true, ticks: ticks.collect() }
 }
 

@@ -93,12 +93,18 @@ pub fn plot(label: &str, x: &Axis, y: &Axis, lines: &[Line]) -> String {
     let mut out = open(label, HEIGHT);
     for tick in &y.ticks {
         let at = py(tick.at);
-        push(&mut out, format_args!(r#"<line class="grid" x1="{LEFT}" x2="{RIGHT}" y1="{at:.1}" y2="{at:.1}"/>"#));
+        push(
+            &mut out,
+            format_args!(r#"<line class="grid" x1="{LEFT}" x2="{RIGHT}" y1="{at:.1}" y2="{at:.1}"/>"#),
+        );
         text(&mut out, "end", LEFT - 5.0, at + 3.5, &tick.label);
     }
     for tick in &x.ticks {
         let at = px(tick.at);
-        push(&mut out, format_args!(r#"<line class="grid" x1="{at:.1}" x2="{at:.1}" y1="{TOP}" y2="{BOTTOM}"/>"#));
+        push(
+            &mut out,
+            format_args!(r#"<line class="grid" x1="{at:.1}" x2="{at:.1}" y1="{TOP}" y2="{BOTTOM}"/>"#),
+        );
         text(&mut out, "middle", at, BOTTOM + 15.0, &tick.label);
     }
     for line in lines {
@@ -109,7 +115,10 @@ pub fn plot(label: &str, x: &Axis, y: &Axis, lines: &[Line]) -> String {
                 let step = if index == 0 { 'M' } else { 'L' };
                 push(&mut path, format_args!("{step}{:.1} {:.1}", px(*at_x), py(*at_y)));
             }
-            push(&mut out, format_args!(r#"<path class="line s{}"{dash} d="{path}"/>"#, line.series % SERIES));
+            push(
+                &mut out,
+                format_args!(r#"<path class="line s{}"{dash} d="{path}"/>"#, line.series % SERIES),
+            );
         }
     }
     out.push_str("</svg>");
@@ -164,7 +173,10 @@ pub fn bars(label: &str, bars: &[Bar]) -> String {
         let [min, max] = bar.bounds.map(|bound| START + width(bound));
         push(
             &mut out,
-            format_args!(r#"<path class="range" d="M{min:.1} {middle:.1}H{max:.1}M{min:.1} {0:.1}v6M{max:.1} {0:.1}v6"/>"#, middle - 3.0),
+            format_args!(
+                r#"<path class="range" d="M{min:.1} {middle:.1}H{max:.1}M{min:.1} {0:.1}v6M{max:.1} {0:.1}v6"/>"#,
+                middle - 3.0
+            ),
         );
     }
     out.push_str("</svg>");

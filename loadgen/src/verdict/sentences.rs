@@ -28,7 +28,8 @@ pub(super) fn servers(cells: &[Cell]) -> Verdict {
     let (mut faster, mut slower, mut undecided) = (0, 0, 0);
     for base in cells.iter().filter(|cell| cell.server == first) {
         for other in cells.iter().filter(|cell| cell.server != first && cell.load == base.load) {
-            let Some(rate) = compare(&other.messages_per_second.rounds, &base.messages_per_second.rounds) else {
+            let Some(rate) = compare(&other.messages_per_second.rounds, &base.messages_per_second.rounds)
+            else {
                 verdict.sentences.push(silent(base, other));
                 undecided += 1;
                 continue;
@@ -143,14 +144,16 @@ fn compare_rounds(rate: &Comparison) -> String {
 }
 
 fn silent(a: &Cell, b: &Cell) -> Sentence {
-    let text = format!("{} and {} at {}: no conclusion, one of them completed nothing.", a.server, b.server, a.load);
+    let text =
+        format!("{} and {} at {}: no conclusion, one of them completed nothing.", a.server, b.server, a.load);
     Sentence { kind: Kind::Undecided, text }
 }
 
 fn flush_headline(pairs: &[Pair<'_>]) -> String {
     let decided: Vec<(&Pair<'_>, &Comparison)> =
         pairs.iter().filter_map(|p| p.rate.as_ref().filter(|r| r.decided).map(|r| (p, r))).collect();
-    let by_ratio = |a: &&(&Pair<'_>, &Comparison), b: &&(&Pair<'_>, &Comparison)| a.1.ratio.total_cmp(&b.1.ratio);
+    let by_ratio =
+        |a: &&(&Pair<'_>, &Comparison), b: &&(&Pair<'_>, &Comparison)| a.1.ratio.total_cmp(&b.1.ratio);
     let (Some(most), Some(least)) = (decided.iter().max_by(by_ratio), decided.iter().min_by(by_ratio)) else {
         return "The rounds differ more than the modes do: this run does not support a conclusion about SYNC_FLUSH."
             .to_owned();
@@ -210,10 +213,13 @@ fn backends(cells: &[Cell]) -> Vec<Sentence> {
     let mut sentences = Vec::new();
     for direct in cells.iter().filter(|cell| cell.backend.as_deref() == Some("direct")) {
         let same = |cell: &&Cell| {
-            cell.backend.as_deref() == Some("mapped") && cell.flush == direct.flush && cell.load == direct.load
+            cell.backend.as_deref() == Some("mapped")
+                && cell.flush == direct.flush
+                && cell.load == direct.load
         };
         let Some(mapped) = cells.iter().find(same) else { continue };
-        let Some(rate) = compare(&direct.messages_per_second.rounds, &mapped.messages_per_second.rounds) else {
+        let Some(rate) = compare(&direct.messages_per_second.rounds, &mapped.messages_per_second.rounds)
+        else {
             continue;
         };
         let flush = if direct.flush.as_deref() == Some("sync") { "SYNC_FLUSH" } else { "ASYNC_FLUSH" };
