@@ -21,7 +21,7 @@ pub use rounds::{carried, external};
 
 use crate::plan::Workload;
 use crate::terminal::say;
-use crate::units::count;
+use crate::units::whole;
 use evidence::{Bitmap, Counts, Found, ProducerLog};
 
 /// What is audited.
@@ -239,7 +239,7 @@ impl Audited {
             ("damaged", t.damaged),
         ];
         let figures: Vec<String> =
-            figures.iter().map(|(name, value)| format!("{name} {}", count(*value as f64))).collect();
+            figures.iter().map(|(name, value)| format!("{name} {}", whole(*value))).collect();
         say(&format!("{}: {}", self.server, figures.join(", ")));
         for sentence in &self.verdict {
             say(sentence);
@@ -249,11 +249,11 @@ impl Audited {
 }
 
 fn round_line(round: &RoundSeen) -> String {
-    let number = |value: Option<u64>| value.map_or_else(|| "not available".to_owned(), |v| count(v as f64));
+    let number = |value: Option<u64>| value.map_or_else(|| "not available".to_owned(), whole);
     let mut line = format!(
         "round {}: {} acknowledged, {} outstanding at the kill, {} unclean bytes, ready after {} ms",
         round.number,
-        count(round.acked as f64),
+        whole(round.acked),
         number(round.outstanding_at_kill),
         number(round.unclean_bytes),
         number(round.restart_ms)
@@ -282,7 +282,7 @@ fn faults(totals: &Totals, promise: Promise, judge_order: bool) -> Vec<String> {
     let mut faults = Vec::new();
     let mut fault = |number: u64, what: &str| {
         if number > 0 {
-            faults.push(format!("{} {what}.", count(number as f64)));
+            faults.push(format!("{} {what}.", whole(number)));
         }
     };
     let beyond = match promise {
@@ -357,11 +357,11 @@ impl Audit<'_> {
 
     fn praise(&self, totals: &Totals, counted: usize) -> String {
         let kills = if self.plan.kill { format!(" after {counted} kills") } else { String::new() };
-        let all = count(totals.acked as f64);
+        let all = whole(totals.acked);
         match self.promise {
             Promise::AllButLast { ms } if totals.lost > 0 => format!(
                 "Of {all} acknowledged messages {}{kills} are missing, all acknowledged within the last {ms} ms (and a margin of {} ms) before a kill, as the mode allows.",
-                count(totals.lost as f64),
+                whole(totals.lost),
                 self.plan.margin.as_millis()
             ),
             _ => format!(

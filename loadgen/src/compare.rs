@@ -19,7 +19,7 @@ use crate::process::Environment;
 use crate::report::{Cell, FORMAT, Fact, Report};
 use crate::run::{Sample, Site, Style, cell, facts, intervals, load_name, measure, topic_names};
 use crate::terminal::Progress;
-use crate::units::{Cores, bytes, count};
+use crate::units::{Cores, bytes, whole};
 use crate::verdict;
 
 /// Connections and outstanding requests of one load.
@@ -242,10 +242,8 @@ fn rounds(
                     measure(&contender.site, &contender.topology, &workload, style, &mut |look| {
                         if progress.is_due() {
                             let reading = look.reading;
-                            progress.show(&format!(
-                                "{title}: {} messages acknowledged",
-                                count(reading.acked as f64)
-                            ));
+                            progress
+                                .show(&format!("{title}: {} messages acknowledged", whole(reading.acked)));
                         }
                     })?;
                 budget.spend(sample.tally.done + sample.tally.warmup_done);

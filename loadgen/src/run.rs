@@ -451,7 +451,7 @@ fn progress_line(look: &Look, last: &Reading, seconds: f64, total_s: f64) -> Str
         format!("{:4.0} s of {total_s:.0} ", look.since_start_s)
     };
     line.push_str(&format!(
-        " {:>10} sent/s  {:>7} outstanding",
+        " {:>10} acknowledged/s  {:>7} outstanding",
         rate(look.reading.acked, last.acked),
         look.reading.outstanding()
     ));

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use crate::report::{Cell, Report};
-use crate::units::{count, micros, significant};
+use crate::units::{count, micros, significant, whole};
 use crate::verdict::Kind;
 
 /// One line that changes every second on a terminal; a line per second elsewhere when asked for.
@@ -75,6 +75,11 @@ pub fn say(text: &str) {
 /// The figures as a table, and the verdict.
 pub fn show(report: &Report) {
     say(&table(&report.cells));
+    for cell in &report.cells {
+        if let Some(line) = end_to_end(cell) {
+            say(&line);
+        }
+    }
     say(&wrap(&report.verdict.headline, ""));
     for sentence in &report.verdict.sentences {
         let mark = match sentence.kind {
@@ -89,6 +94,24 @@ pub fn show(report: &Report) {
     for note in &report.notes {
         say(&wrap(note, "· "));
     }
+}
+
+/// What consumers saw, when there were any.
+fn end_to_end(cell: &Cell) -> Option<String> {
+    let received = count(cell.received_per_second.as_ref()?.median);
+    let latency = cell.end_to_end.as_ref().map_or_else(String::new, |l| {
+        let value = |us: u64| micros(us as f64);
+        format!(
+            "; from intended send to receipt p50 {}, p90 {}, p99 {}, p99.9 {}, max {} of {}",
+            value(l.p50_us),
+            value(l.p90_us),
+            value(l.p99_us),
+            value(l.p999_us),
+            value(l.max_us),
+            whole(l.samples)
+        )
+    });
+    Some(format!("consumers at {}: {received} messages/s{latency}", cell.load))
 }
 
 /// One line per cell.
@@ -143,7 +166,7 @@ fn row(cell: &Cell) -> Vec<String> {
         cell.flushes.map_or_else(dash, |f| count(f.syncs_per_second)),
         share,
         cell.cpu_us_per_message.as_ref().map_or_else(dash, |cpu| format!("{} µs", significant(cpu.median))),
-        count(failed as f64),
+        whole(failed),
     ]
 }
 

@@ -87,7 +87,7 @@ pub fn bytes(count: u64) -> String {
     format!("{} {}", significant(value), NAMES[unit])
 }
 
-/// `12,345` with separators, rounded to whole numbers (one digit behind the point below 10).
+/// A rate or a mean as `12,345`, rounded to whole numbers (one digit behind the point below 10).
 pub fn count(value: f64) -> String {
     if value.is_nan() {
         return "–".to_owned();
@@ -96,10 +96,21 @@ pub fn count(value: f64) -> String {
         return format!("{value:.1}");
     }
     let digits = format!("{value:.0}");
-    let (sign, digits) = digits.strip_prefix('-').map_or(("", digits.as_str()), |rest| ("-", rest));
-    let mut out = String::from(sign);
+    match digits.strip_prefix('-') {
+        Some(digits) => format!("-{}", separated(digits)),
+        None => separated(&digits),
+    }
+}
+
+/// A number of things as `12,345`.
+pub fn whole(value: u64) -> String {
+    separated(&value.to_string())
+}
+
+fn separated(digits: &str) -> String {
+    let mut out = String::new();
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
@@ -151,6 +162,7 @@ mod tests {
         assert_eq!(count(999.0), "999");
         assert_eq!(count(0.0), "0");
         assert_eq!(count(4.25), "4.2");
+        assert_eq!((whole(1), whole(1_000)), ("1".to_owned(), "1,000".to_owned()));
         assert_eq!(bytes(1536), "1.50 KiB");
         assert_eq!(micros(1_240.0), "1.24 ms");
     }

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::report::Cell;
-use crate::units::{count, micros, significant};
+use crate::units::{count, micros, significant, whole};
 
 mod sentences;
 
@@ -132,14 +132,14 @@ fn warn(cell: &Cell, verdict: &mut Verdict) {
         .iter()
         .map(|f| {
             let remark = if f.remark.is_empty() { String::new() } else { format!(": {}", f.remark) };
-            format!("{} × code {} {}{remark}", count(f.count as f64), f.code, f.name)
+            format!("{} × code {} {}{remark}", whole(f.count), f.code, f.name)
         })
         .collect();
     if cell.unanswered > 0 {
-        what.push(format!("{} never answered", count(cell.unanswered as f64)));
+        what.push(format!("{} never answered", whole(cell.unanswered)));
     }
     if cell.connections_lost > 0 {
-        what.push(format!("{} connections closed by the server", count(cell.connections_lost as f64)));
+        what.push(format!("{} connections closed by the server", whole(cell.connections_lost)));
     }
     let text = format!(
         "Not every request of {} at {} succeeded ({}): its latencies are of the successful ones only.",

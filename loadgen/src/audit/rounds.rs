@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::plan::{Random, Workload};
 use crate::run::Style;
 use crate::terminal::Progress;
-use crate::units::count;
+use crate::units::whole;
 
 /// Audits brokers that run already: nothing is killed.
 pub fn external(plan: &Plan, style: &Style, text: &str, namesrv: SocketAddr) -> Result<Audited> {
@@ -162,7 +162,7 @@ fn load_round(
     while !running.has_ended() {
         std::thread::sleep(Duration::from_millis(10));
         if progress.is_due() {
-            progress.show(&format!("round {number}: {} acknowledged", count(running.read().acked as f64)));
+            progress.show(&format!("round {number}: {} acknowledged", whole(running.read().acked)));
         }
     }
     let mut round = RoundSeen { number, counts: true, ..RoundSeen::default() };

@@ -7,7 +7,7 @@ use super::svg::{Axis, Bar, Line, Tick, bars, escape, plot};
 use super::{Cell, Report};
 use crate::floor::Method;
 use crate::histogram::CurvePoint;
-use crate::units::{bytes, count, micros, significant};
+use crate::units::{bytes, count, micros, significant, whole};
 use crate::verdict::Kind;
 
 const STYLE: &str = include_str!("style.css");
@@ -343,7 +343,7 @@ fn row(cell: &Cell) -> Vec<String> {
         cell.flushes.map_or_else(dash, |f| count(f.messages_per_sync)),
         cell.flushes.map_or_else(dash, |f| count(f.syncs_per_second)),
         cell.cpu_us_per_message.as_ref().map_or_else(dash, |cpu| format!("{} µs", significant(cpu.median))),
-        count(failed as f64),
+        whole(failed),
     ]
 }
 
