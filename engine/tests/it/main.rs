@@ -6,3 +6,7 @@
 )]
 
 mod script_runtime;
+mod rig;
+mod oracle;
+mod flush;
+mod crash;
