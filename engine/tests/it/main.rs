@@ -9,4 +9,5 @@ mod script_runtime;
 mod rig;
 mod oracle;
 mod flush;
+mod fence;
 mod crash;
