@@ -9,5 +9,6 @@ mod script_runtime;
 mod rig;
 mod oracle;
 mod flush;
+mod roll;
 mod fence;
 mod crash;
