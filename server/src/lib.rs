@@ -7,3 +7,4 @@ pub mod doctor;
 pub mod table_text;
 pub mod topic;
 pub mod group;
+pub mod namesrv;
