@@ -46,7 +46,7 @@ fn captured(frame: &Frame) -> Reply {
 }
 
 /// The answer that follows a request: same number, back from the name server.
-fn answer_to<'a>(frames: &'a [Frame], at: usize) -> Option<&'a Frame> {
+fn answer_to(frames: &[Frame], at: usize) -> Option<&Frame> {
     let asked = &frames[at];
     let back: Vec<&str> = asked.direction.split("->").collect();
     let back = format!("{}->{}", back[1], back[0]);
