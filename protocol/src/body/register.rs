@@ -85,7 +85,7 @@ impl RegisterBrokerBody {
     /// no topics, as Java has it.
     pub fn decode(body: &[u8], compressed: bool, version: i32) -> Result<RegisterBrokerBody, BodyError> {
         let mut decoded = if compressed {
-            Self::decode_compressed(body, version)?
+            Self::decode_inflated(&inflate(body)?, version)?
         } else if body.is_empty() {
             Self::default()
         } else if version >= WRAPPED_VERSION_MIN {
@@ -138,9 +138,9 @@ impl RegisterBrokerBody {
         out
     }
 
-    fn decode_compressed(body: &[u8], version: i32) -> Result<RegisterBrokerBody, BodyError> {
-        let inflated = inflate(body)?;
-        let mut reader = Reader { bytes: &inflated, at: 0 };
+    /// The compressed form after inflation.
+    pub(crate) fn decode_inflated(inflated: &[u8], version: i32) -> Result<RegisterBrokerBody, BodyError> {
+        let mut reader = Reader { bytes: inflated, at: 0 };
         let data_version = DataVersion::from_json(reader.block()?)?;
         let mut topic_config_table = BTreeMap::new();
         for _ in 0..reader.count()? {

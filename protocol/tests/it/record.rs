@@ -9,7 +9,7 @@ use protocol::properties;
 use crate::support::hex;
 
 /// The stored message of the remoting protocol, 7.
-fn vector() -> Vec<u8> {
+pub fn vector() -> Vec<u8> {
     hex(
         "0000006bdaa320a73610a68600000001000000000000000000000002000000000000012c000000000000018bcfe568007f0000\
          01000004d20000018bcfe568010a00000100002a9f0000000000000000000000000000000568656c6c6f0154000a544147530154\
@@ -26,7 +26,7 @@ fn store_vector() -> Vec<u8> {
 }
 
 /// A V2 record with 16-byte addresses, written here by hand from the layout.
-fn v2_record() -> Vec<u8> {
+pub fn v2_record() -> Vec<u8> {
     let mut out = vec![0; 4];
     out.extend_from_slice(&MAGIC_V2.to_be_bytes());
     out.extend_from_slice(&body_crc(b"").to_be_bytes());

@@ -1,0 +1,218 @@
+//! Cutting queues where the log was cut, making a queue anew, and finding its first message.
+//!
+//! Only while a store is opened: these wait for the disk with the queues in hand. A cut is made in memory and
+//! in the file before any new entry is written: what stood behind it is zeroed and synced, so that a later crash
+//! can't make old entries follow new ones.
+
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+use super::{ConsumeQueues, ENTRY_BYTES, Entry, FileTable, QueueIndex, persist::remove_files};
+use crate::{
+    error::StoreError,
+    io::{File, Runtime},
+    offset::{LogOffset, QueueOffset},
+};
+
+/// Entries read to find one: a few at first, many when it looks like a long run of holes.
+const PROBE_ENTRIES_MIN: u64 = 16;
+const PROBE_ENTRIES_MAX: u64 = 12_800;
+/// Files are zeroed in pieces of this size.
+const PIECE_BYTES: u64 = 256 * 1024;
+
+impl ConsumeQueues {
+    /// Drops the entries of `queue` from the first one on whose record isn't wholly below `log_end`, and
+    /// everything that is in its files behind the entries that stay. Returns how many entries went.
+    ///
+    /// # Errors
+    /// What the system refused.
+    pub async fn truncate_to<R: Runtime>(
+        &mut self,
+        runtime: &R,
+        files: &FileTable<R>,
+        queue: QueueIndex,
+        log_end: LogOffset,
+    ) -> Result<u64, StoreError> {
+        let state = self.queue(queue);
+        assert!(!state.dirty, "queues are cut before entries are added");
+        let (base, end) = (state.files_base, state.end.get());
+        let keep = self.first_entry(runtime, files, queue, base..end, |_, ends| ends > log_end).await?;
+        self.queue_mut(queue).set_persisted(QueueOffset::new(keep));
+        self.zero_behind_end(runtime, files, queue).await?;
+        Ok(end - keep)
+    }
+
+    /// Sets the min offset of `queue`: its first entry whose record isn't below `log_min`, where the log begins.
+    ///
+    /// # Errors
+    /// What the system refused.
+    pub async fn correct_min<R: Runtime>(
+        &mut self,
+        runtime: &R,
+        files: &FileTable<R>,
+        queue: QueueIndex,
+        log_min: LogOffset,
+    ) -> Result<(), StoreError> {
+        let state = self.queue(queue);
+        assert!(!state.dirty, "the first message is looked for when every entry is in files");
+        let range = state.files_base..state.end.get();
+        let first = self.first_entry(runtime, files, queue, range, |begins, _| begins >= log_min).await?;
+        self.queue_mut(queue).min = QueueOffset::new(first);
+        Ok(())
+    }
+
+    /// Empties `queue` so that its next entry is number `first`: its files go before new ones are written.
+    pub fn restart_at(&mut self, queue: QueueIndex, first: QueueOffset) {
+        let state = self.queue(queue);
+        let mut stale_files = self.paths_of(queue, state.files_base..state.files_end);
+        let file_base = self.file_base(first.get());
+        let state = self.queue_mut(queue);
+        stale_files.append(&mut state.stale_files);
+        state.files_base = file_base;
+        state.files_end = file_base;
+        state.stale_files = stale_files;
+        state.set_persisted(first);
+        state.min = first;
+        state.durable_end = file_base;
+    }
+
+    /// Forgets every entry that isn't in files, for a scan that starts anew.
+    pub fn discard_unpersisted(&mut self) {
+        assert!(!self.persist_in_flight, "nothing is being written");
+        self.dirty.clear();
+        self.unpersisted = 0;
+        for state in &mut self.queues {
+            state.dirty = false;
+            let end = QueueOffset::new(state.persisted_end);
+            state.set_persisted(end);
+        }
+    }
+
+    /// The files that hold the entries in `range`, which begins with a file.
+    fn paths_of(&self, queue: QueueIndex, range: Range<u64>) -> Vec<PathBuf> {
+        let step = usize::try_from(self.file_entries).unwrap_or(usize::MAX);
+        range.step_by(step).map(|number| self.path_of(queue, number)).collect()
+    }
+
+    /// Zeroes what the file that holds the end has behind it, and removes the files behind that one.
+    async fn zero_behind_end<R: Runtime>(
+        &mut self,
+        runtime: &R,
+        files: &FileTable<R>,
+        queue: QueueIndex,
+    ) -> Result<(), StoreError> {
+        let state = self.queue(queue);
+        let (base, end, files_end) = (state.files_base, state.persisted_end, state.files_end);
+        let stale_files = std::mem::take(&mut self.queue_mut(queue).stale_files);
+        remove_files(runtime, files, &stale_files).await?;
+        if files_end == base {
+            return Ok(());
+        }
+        // The file of the last entry when the end is a file's end.
+        let last = if end > base { end - 1 } else { base };
+        let kept_end = self.file_base(last) + self.file_entries;
+        if kept_end < files_end {
+            let behind =
+                (kept_end..files_end).step_by(usize::try_from(self.file_entries).unwrap_or(usize::MAX));
+            let paths: Vec<PathBuf> = behind.map(|number| self.path_of(queue, number)).collect();
+            remove_files(runtime, files, &paths).await?;
+            self.queue_mut(queue).files_end = kept_end;
+        }
+        let path = self.path_of(queue, last);
+        let start = (end - self.file_base(last)) * ENTRY_BYTES;
+        zero_range(runtime, files, &path, start..self.file_bytes()).await
+    }
+
+    /// The number of the first entry in `range` for which `test`, of where its record begins and ends, holds;
+    /// the range's end when there is none. The test must hold for all entries behind one for which it holds.
+    async fn first_entry<R: Runtime>(
+        &self,
+        runtime: &R,
+        files: &FileTable<R>,
+        queue: QueueIndex,
+        range: Range<u64>,
+        test: impl Fn(LogOffset, LogOffset) -> bool,
+    ) -> Result<u64, StoreError> {
+        let end = range.end;
+        let Some((mut low, first)) = self.next_entry(runtime, files, queue, range).await? else {
+            return Ok(end);
+        };
+        let holds = |entry: Entry| entry.log_end().is_some_and(|ends| test(entry.log_offset, ends));
+        if holds(first) {
+            return Ok(low);
+        }
+        let mut high = end;
+        // Most often no entry is it: look at the last one first.
+        let mut probe = end - 1;
+        while low < high {
+            match self.next_entry(runtime, files, queue, probe..high).await? {
+                Some((number, entry)) if !holds(entry) => low = number + 1,
+                _ => high = probe,
+            }
+            probe = low + (high - low) / 2;
+        }
+        Ok(self.next_entry(runtime, files, queue, low..end).await?.map_or(end, |(number, _)| number))
+    }
+
+    /// The first entry in `range` that isn't a hole, and its number.
+    async fn next_entry<R: Runtime>(
+        &self,
+        runtime: &R,
+        files: &FileTable<R>,
+        queue: QueueIndex,
+        range: Range<u64>,
+    ) -> Result<Option<(u64, Entry)>, StoreError> {
+        let mut from = range.start;
+        let mut count_max = PROBE_ENTRIES_MIN;
+        while from < range.end {
+            let file_base = self.file_base(from);
+            let count = count_max.min(range.end - from).min(file_base + self.file_entries - from);
+            let path = self.path_of(queue, from);
+            let position = (from - file_base) * ENTRY_BYTES;
+            let file = files.open(runtime, &path).await?;
+            let len = usize::try_from(count * ENTRY_BYTES).expect("a probe is small");
+            let read = file.read(position, len).await;
+            let bytes = read.map_err(StoreError::io("reading a consume queue", &path))?;
+            let mut number = from;
+            for entry in Entry::decode_all(&bytes) {
+                if !entry.is_hole() {
+                    return Ok(Some((number, entry)));
+                }
+                number += 1;
+            }
+            if number < from + count {
+                let position = (number - file_base) * ENTRY_BYTES;
+                return Err(StoreError::QueueEntry { path, position });
+            }
+            from = number;
+            count_max = PROBE_ENTRIES_MAX;
+        }
+        Ok(None)
+    }
+}
+
+/// Makes a range of a file zero, durably, writing only where it isn't.
+async fn zero_range<R: Runtime>(
+    runtime: &R,
+    files: &FileTable<R>,
+    path: &Path,
+    range: Range<u64>,
+) -> Result<(), StoreError> {
+    let file = files.open(runtime, path).await?;
+    let mut position = range.start;
+    while position < range.end {
+        let len = usize::try_from(PIECE_BYTES.min(range.end - position)).expect("a piece is small");
+        let read = file.read(position, len).await;
+        let bytes = read.map_err(StoreError::io("reading a consume queue", path))?;
+        if bytes.iter().any(|&byte| byte != 0) {
+            let zeros = vec![0; bytes.len()];
+            let wrote = file.write_bytes(zeros, position).await;
+            wrote.map_err(StoreError::io("cutting a consume queue", path))?;
+        }
+        position += len as u64;
+    }
+    // Also when it was zero: an opening that was killed may have written zeros and not synced them.
+    file.sync_data().await.map_err(StoreError::io("syncing a consume queue", path))
+}

@@ -1,0 +1,172 @@
+//! Old bytes of the log, in pieces, in a bounded cache.
+//!
+//! A pull never awaits. When it meets bytes that are neither in the log's tail nor here it gives up with the pieces it
+//! needs; they are read by io_uring into this cache, and the pull is run again from the start. A piece is always
+//! read with its successor when pulls walk forward, so a scan finds the next piece here.
+
+use std::collections::HashMap;
+
+use crate::{limits::COLD_PIECE_BYTES, offset::LogOffset};
+
+/// One piece to read: `len` bytes of the log at `start`, all in one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PieceRead {
+    /// Where the piece begins; a multiple of the piece size.
+    pub start: LogOffset,
+    /// How many bytes of it were written when the read was asked for.
+    pub len: usize,
+}
+
+struct Piece {
+    bytes: Vec<u8>,
+    used: u64,
+}
+
+/// See the module.
+pub struct ColdCache {
+    pieces: HashMap<u64, Piece>,
+    pieces_max: usize,
+    clock: u64,
+}
+
+/// The piece that `offset` lies in.
+fn piece_start(offset: LogOffset) -> u64 {
+    offset.get() / COLD_PIECE_BYTES as u64 * COLD_PIECE_BYTES as u64
+}
+
+impl ColdCache {
+    /// A cache of at most `bytes_max` bytes, though never less than four pieces.
+    #[must_use]
+    pub fn new(bytes_max: usize) -> ColdCache {
+        ColdCache { pieces: HashMap::new(), pieces_max: (bytes_max / COLD_PIECE_BYTES).max(4), clock: 0 }
+    }
+
+    /// How many bytes one pull may take from cold pieces: what the cache surely holds together.
+    #[must_use]
+    pub fn pull_bytes_max(&self) -> usize {
+        (self.pieces_max - 2) * COLD_PIECE_BYTES
+    }
+
+    /// Appends the `len` bytes at `offset` to `out`. `Err` names a piece that must be read first; then nothing was
+    /// appended.
+    pub fn copy(&mut self, offset: LogOffset, len: usize, out: &mut Vec<u8>) -> Result<(), LogOffset> {
+        let end = offset.plus(len as u64).get();
+        let mut at = piece_start(offset);
+        while at < end {
+            let needed =
+                usize::try_from(end - at).map_or(COLD_PIECE_BYTES, |rest| rest.min(COLD_PIECE_BYTES));
+            if self.pieces.get(&at).is_none_or(|piece| piece.bytes.len() < needed) {
+                return Err(LogOffset::new(at));
+            }
+            at += COLD_PIECE_BYTES as u64;
+        }
+        self.clock += 1;
+        let mut from = offset.get();
+        while from < end {
+            let start = piece_start(LogOffset::new(from));
+            let piece = self.pieces.get_mut(&start).expect("looked up above");
+            piece.used = self.clock;
+            let inside = usize::try_from(from - start).expect("inside a piece");
+            let until =
+                usize::try_from(end - start).map_or(COLD_PIECE_BYTES, |rest| rest.min(COLD_PIECE_BYTES));
+            out.extend_from_slice(&piece.bytes[inside..until]);
+            from = start + until as u64;
+        }
+        Ok(())
+    }
+
+    /// Whether `len` bytes at `offset` can be copied now.
+    #[must_use]
+    pub fn missing(&self, offset: LogOffset, len: usize) -> Option<LogOffset> {
+        let end = offset.plus(len as u64).get();
+        let mut at = piece_start(offset);
+        while at < end {
+            let needed =
+                usize::try_from(end - at).map_or(COLD_PIECE_BYTES, |rest| rest.min(COLD_PIECE_BYTES));
+            if self.pieces.get(&at).is_none_or(|piece| piece.bytes.len() < needed) {
+                return Some(LogOffset::new(at));
+            }
+            at += COLD_PIECE_BYTES as u64;
+        }
+        None
+    }
+
+    /// What to read for the piece at `start`, and its successor when the predecessor is here (a scan), up to
+    /// `written_end` and never over a file's end.
+    #[must_use]
+    pub fn plan(&self, start: LogOffset, written_end: LogOffset, segment_bytes: u64) -> Vec<PieceRead> {
+        let is_scan = start
+            .get()
+            .checked_sub(COLD_PIECE_BYTES as u64)
+            .is_some_and(|before| self.pieces.contains_key(&before));
+        let count: u64 = if is_scan { 2 } else { 1 };
+        let mut reads = Vec::new();
+        for index in 0..count {
+            let at = LogOffset::new(start.get() + index * COLD_PIECE_BYTES as u64);
+            if at >= written_end {
+                break;
+            }
+            let file_end = (at.get() / segment_bytes + 1) * segment_bytes;
+            let end = file_end.min(written_end.get()).min(at.get() + COLD_PIECE_BYTES as u64);
+            reads.push(PieceRead { start: at, len: usize::try_from(end - at.get()).expect("a piece") });
+        }
+        reads
+    }
+
+    /// A piece was read.
+    pub fn on_read(&mut self, start: LogOffset, bytes: Vec<u8>) {
+        assert_eq!(start.get(), piece_start(start), "pieces begin at multiples of their size");
+        self.clock += 1;
+        self.pieces.insert(start.get(), Piece { bytes, used: self.clock });
+        while self.pieces.len() > self.pieces_max {
+            let oldest = self.pieces.iter().min_by_key(|(_, piece)| piece.used).map(|(start, _)| *start);
+            self.pieces.remove(&oldest.expect("the cache is over its bound"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_over_two_pieces_needs_both_and_is_in_order() {
+        let mut cache = ColdCache::new(8 * COLD_PIECE_BYTES);
+        let edge = COLD_PIECE_BYTES as u64;
+        let mut out = Vec::new();
+        assert_eq!(cache.copy(LogOffset::new(edge - 2), 4, &mut out), Err(LogOffset::ZERO));
+        cache.on_read(LogOffset::ZERO, vec![1; COLD_PIECE_BYTES]);
+        assert_eq!(cache.copy(LogOffset::new(edge - 2), 4, &mut out), Err(LogOffset::new(edge)));
+        cache.on_read(LogOffset::new(edge), vec![2; 2]);
+        assert_eq!(cache.copy(LogOffset::new(edge - 2), 4, &mut out), Ok(()));
+        assert_eq!(out, [1, 1, 2, 2]);
+        assert_eq!(
+            cache.copy(LogOffset::new(edge), 3, &mut out),
+            Err(LogOffset::new(edge)),
+            "a piece read while it was short is read again"
+        );
+    }
+
+    #[test]
+    fn the_cache_is_bounded_and_forgets_what_was_used_longest_ago() {
+        let mut cache = ColdCache::new(4 * COLD_PIECE_BYTES);
+        for index in 0..10u64 {
+            cache.on_read(LogOffset::new(index * COLD_PIECE_BYTES as u64), vec![0; COLD_PIECE_BYTES]);
+        }
+        assert_eq!(cache.pieces.len(), 4);
+        assert_eq!(cache.missing(LogOffset::new(9 * COLD_PIECE_BYTES as u64), 10), None);
+        assert_eq!(cache.missing(LogOffset::ZERO, 10), Some(LogOffset::ZERO));
+    }
+
+    #[test]
+    fn a_scan_reads_ahead_and_never_over_a_file() {
+        let mut cache = ColdCache::new(4 * COLD_PIECE_BYTES);
+        let piece = COLD_PIECE_BYTES as u64;
+        let end = LogOffset::new(10 * piece);
+        assert_eq!(cache.plan(LogOffset::ZERO, end, 4 * piece).len(), 1);
+        cache.on_read(LogOffset::ZERO, vec![0; COLD_PIECE_BYTES]);
+        let reads = cache.plan(LogOffset::new(piece), LogOffset::new(2 * piece + 5), 4 * piece);
+        let lens: Vec<usize> = reads.iter().map(|read| read.len).collect();
+        assert_eq!(lens, [COLD_PIECE_BYTES, 5]);
+    }
+}

@@ -1,0 +1,8 @@
+//! The engine's tests, by theme.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "the whole crate is tests; clippy only exempts their outermost functions"
+)]
+
+mod script_runtime;
