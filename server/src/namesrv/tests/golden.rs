@@ -169,3 +169,23 @@ fn golden_questions_of_other_clients_are_answered_alike() {
         assert!(of.is_some_and(|(_, (_, routes))| *routes >= 1), "{client}: {compared:?}");
     }
 }
+
+#[test]
+fn golden_cluster_info_and_farewell_are_answered_alike() {
+    let mut server = NameServer::new(NamesrvOptions::default());
+    for frame in frames("broker-4.9.7-register.jsonl").iter().filter(|f| f.is_request && f.code == 103) {
+        replay(&mut server, frame);
+    }
+    let frames = frames("java-4.9.7-json.jsonl");
+    let mut compared = 0;
+    for code in [106, 104] {
+        for (at, frame) in frames.iter().enumerate().filter(|(_, f)| f.is_request && f.code == code) {
+            let Some(theirs) = answer_to(&frames, at).map(captured) else { continue };
+            assert_eq!(comparable(replay(&mut server, frame).unwrap()), comparable(theirs));
+            compared += 1;
+        }
+    }
+    assert!(compared >= 2, "{compared}");
+    let left = server.registry().broker("broker-a").unwrap();
+    assert_eq!(left.broker_addrs.keys().collect::<Vec<_>>(), [&0], "the slave said good-bye");
+}
