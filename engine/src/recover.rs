@@ -16,7 +16,7 @@ use protocol::message::StoredMessage;
 
 use self::{
     cases::{Action, Behind, Case, Exit, Facts},
-    queues::{Mode, Outcome},
+    queues::{Comparison, Mode, Outcome},
     scan::Invalid,
     segments::{ScanEnd, Segments, Visit},
     tail::Tail,
@@ -42,6 +42,8 @@ pub mod queues;
 const ZERO_PIECE_BYTES: u64 = 1024 * 1024;
 /// Queue files held open while a store is opened.
 const OPEN_FILES_MAX: usize = 64;
+/// Segments that are checked after a clean stop.
+const CLEAN_FILES_SCANNED: usize = 3;
 
 /// What an opening is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,15 +190,22 @@ struct Found {
     end: LogOffset,
     tail: Tail,
     case: &'static Case,
+    /// Every record scanned has its entry, and no queue has more.
+    queues_fit: bool,
 }
 
 impl<R: Runtime> Opening<'_, R> {
     /// Reads what is there and decides; changes nothing.
     async fn examine(&mut self, loaded: &load::Loaded) -> Result<Found, StoreError> {
         let named_end = loaded.named_ends.iter().copied().max().unwrap_or_default();
-        let first = self.first_file(named_end).await?;
-        let mut visit = Checking { end: self.segments.end(), progress: &mut *self.progress };
+        let first = self.first_file().await?;
+        let mut visit = Checking {
+            end: self.segments.end(),
+            progress: &mut *self.progress,
+            comparison: Comparison::new(&loaded.queues),
+        };
         let mut scan = self.segments.scan(self.runtime, first, true, &mut visit).await?;
+        let queues_fit = visit.comparison.fits();
         if self.exit == Exit::Killed
             && let Some(torn_at) = scan.torn_at
         {
@@ -209,7 +218,7 @@ impl<R: Runtime> Opening<'_, R> {
         let tail = tail::search(self.runtime, &self.segments, &scan, &mut report).await?;
         let facts = self.facts(&scan, &tail, named_end);
         let case = Case::of(&facts);
-        let found = Found { first, end: scan.position, scan, tail, case };
+        let found = Found { first, end: scan.position, scan, tail, case, queues_fit };
         match case.action {
             Action::Open | Action::Cut => Ok(found),
             Action::RefuseDamage => Err(self.damage(&found)),
@@ -251,17 +260,16 @@ impl<R: Runtime> Opening<'_, R> {
     }
 
     /// The file to begin the scan with. After a kill: the last one whose first record is older than what the
-    /// checkpoint covers. Else the last one that the queues reach into. When none qualifies, the first.
-    async fn first_file(&self, named_end: LogOffset) -> Result<usize, StoreError> {
+    /// checkpoint covers, or the first. Else the third-last one, as 4.9 and 5.1 do: little was lost if anything, but
+    /// a queue that was removed, or damage, should be noticed.
+    async fn first_file(&self) -> Result<usize, StoreError> {
+        if self.exit == Exit::Clean {
+            return Ok(self.segments.files.len().saturating_sub(CLEAN_FILES_SCANNED));
+        }
         let min_timestamp_ms = self.checkpoint.min_timestamp_ms();
         for (number, &file) in self.segments.files.iter().enumerate().skip(1).rev() {
             let timestamp_ms = self.segments.first_timestamp_ms(self.runtime, file).await?;
-            let qualifies = match (self.exit, timestamp_ms) {
-                (_, None) => false,
-                (Exit::Killed, Some(timestamp_ms)) => timestamp_ms <= min_timestamp_ms,
-                (Exit::Clean, Some(_)) => file.base < named_end,
-            };
-            if qualifies {
+            if timestamp_ms.is_some_and(|timestamp_ms| timestamp_ms <= min_timestamp_ms) {
                 return Ok(number);
             }
         }
@@ -333,8 +341,11 @@ impl<R: Runtime> Opening<'_, R> {
             }
         }
         let mode = if self.exit == Exit::Killed { Mode::Append } else { Mode::Compare };
-        let outcome = if self.exit == Exit::Clean && !holed.is_empty() {
+        let is_clean = self.exit == Exit::Clean;
+        let outcome = if is_clean && !holed.is_empty() {
             Outcome::Mismatch
+        } else if is_clean && found.queues_fit {
+            Outcome::Done
         } else {
             let progress = &mut *self.progress;
             let from = queues::From { segments: &self.segments, first: found.first, mode, holed: &holed };
@@ -372,10 +383,12 @@ impl<R: Runtime> Opening<'_, R> {
 struct Checking<'a> {
     end: LogOffset,
     progress: &'a mut dyn FnMut(Progress),
+    comparison: Comparison<'a>,
 }
 
 impl Visit for Checking<'_> {
-    fn on_record(&mut self, _at: LogOffset, _message: &StoredMessage<'_>) -> std::ops::ControlFlow<()> {
+    fn on_record(&mut self, _at: LogOffset, message: &StoredMessage<'_>) -> std::ops::ControlFlow<()> {
+        self.comparison.on_record(message);
         std::ops::ControlFlow::Continue(())
     }
 
