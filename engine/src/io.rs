@@ -203,6 +203,8 @@ pub trait Runtime: Clone + 'static {
     /// Space on the file system that holds `path`.
     fn disk_space(&self, path: &Path) -> impl Future<Output = io::Result<DiskSpace>>;
 
+    /// The first address of `host:port`, which may be a name.
+    fn resolve(&self, name: &str) -> impl Future<Output = io::Result<SocketAddr>>;
     /// Listens on `address` alone: a second listener on the same port is refused.
     fn listen(&self, address: SocketAddr) -> io::Result<Self::Listener>;
     /// Connects to `address`.

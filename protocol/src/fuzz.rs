@@ -7,6 +7,12 @@ use crate::body::{
     BodyError, ClusterInfo, ConsumerList, ConsumerOffsetTable, HeartbeatData, KvTable,
     SubscriptionGroupTable, TopicList, TopicRouteData, TopicTable, lenient,
 };
+use crate::header::admin::CreateTopicRequest;
+use crate::header::group::UnregisterClientRequest;
+use crate::header::offset::{QueryConsumerOffsetRequest, SearchOffsetRequest, UpdateConsumerOffsetRequest};
+use crate::header::pull::{PullRequest, PullResponse};
+use crate::header::register::{BrokerHeartbeatRequest, RegisterBrokerRequest};
+use crate::header::send::{SendRequest, SendResponse};
 use crate::message::{
     BatchItem, MAGIC_V2, StoredMessage, batch_items, offset_message_id, parse_offset_message_id,
     write_batch_item,
@@ -41,10 +47,31 @@ pub fn fuzz_session(data: &[u8]) {
     let whole = commands(stream, stream.len().max(1));
     assert_eq!(commands(stream, usize::from(piece).max(1)), whole, "pieces of {piece}");
     for command in &whole.0 {
+        read_typed_headers(&command.fields);
         let mut out = Vec::new();
         command.write(&mut out);
         let (again, refusal) = commands(&out, out.len());
         assert_eq!((&again[..], refusal), (std::slice::from_ref(command), None));
+    }
+}
+
+/// Every typed header, whatever the code says: none may panic.
+fn read_typed_headers(fields: &FieldTable) {
+    let failures = [
+        SendRequest::decode(0, fields).err(),
+        SendResponse::decode(fields).err(),
+        PullRequest::decode(fields).err(),
+        PullResponse::decode(fields).err(),
+        QueryConsumerOffsetRequest::decode(fields).err(),
+        UpdateConsumerOffsetRequest::decode(fields).err(),
+        SearchOffsetRequest::decode(fields).err(),
+        UnregisterClientRequest::decode(fields).err(),
+        CreateTopicRequest::decode(fields).err(),
+        RegisterBrokerRequest::decode(fields).err(),
+        BrokerHeartbeatRequest::decode(fields).err(),
+    ];
+    for failure in failures.into_iter().flatten() {
+        assert!(!failure.field.is_empty());
     }
 }
 

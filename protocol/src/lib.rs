@@ -15,6 +15,27 @@
 //! In reading order: [`frame`] cuts the stream, [`codec`] reads and writes headers of a [`command`], [`session`] is
 //! both as one value per connection; [`header`] gives ext fields their types, [`message`] and [`properties`] read what
 //! is stored and sent, [`body`] the JSON bodies; [`code`], [`limits`], [`error`] are tables.
+//!
+//! ```
+//! use protocol::code::{request, response};
+//! use protocol::header::offset::{OffsetResponse, QueueOffsetRequest};
+//! use protocol::{Serialization, Session, frame, write_request, write_response};
+//!
+//! // What a client sends …
+//! let mut sent = Vec::new();
+//! let question = QueueOffsetRequest { topic: "TopicTest", queue_id: 3 };
+//! question.encode(write_request(&mut sent, Serialization::Json, request::GET_MAX_OFFSET, 7, 0)).finish();
+//!
+//! // … a server takes out of its session and answers.
+//! let mut session = Session::new(frame::FRAME_BYTES_MAX);
+//! session.on_bytes(&sent);
+//! let command = session.poll_command()?.expect("a whole frame has arrived");
+//! assert_eq!(QueueOffsetRequest::decode(command.fields)?, question);
+//! let mut answers = Vec::new();
+//! let answer = write_response(&mut answers, command.serialization, response::SUCCESS, command.opaque);
+//! OffsetResponse { offset: 42 }.encode(answer).finish();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod frame;

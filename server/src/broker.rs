@@ -35,7 +35,8 @@ use crate::{
         Service, Step,
         table::{ConnectionKey, Connections},
     },
-    group::{ConsumerOffsets, GroupTable},
+    consumer_offset::ConsumerOffsets,
+    group::GroupTable,
     processor::{
         offset::PendingSearch,
         pull::ColdPull,
@@ -93,7 +94,7 @@ pub struct Broker<R: Runtime> {
     /// The metadata files.
     pub metadata: Metadata,
     /// Set when topics changed: the name servers are told at once.
-    pub topics_changed: Event,
+    pub topics_changed: Broadcast,
     pub(crate) connections: Connections<R>,
     pub(crate) scratch: SendScratch,
     /// Topics whose creation isn't durable yet, and what makes it so.
@@ -181,7 +182,7 @@ impl<R: Runtime> Broker<R> {
             offsets: parts.offsets,
             clients: parts.clients,
             metadata: parts.metadata,
-            topics_changed: Event::new(),
+            topics_changed: Broadcast::new(),
             connections: parts.connections,
             scratch,
             undurable_topics: HashMap::new(),

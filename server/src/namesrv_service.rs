@@ -10,11 +10,8 @@ use crate::{
         Service, Shared, Step, accept_loop, send_dirty,
         table::{ConnectionKey, ConnectionLimits, Connections},
     },
-    namesrv::{ConnectionId, NameServer},
+    namesrv::{ConnectionId, NameServer, NamesrvOptions, SCAN_INTERVAL},
 };
-
-/// How often liveness is looked at (RocketMQ: 5 s).
-const SCAN_INTERVAL: Duration = Duration::from_secs(5);
 
 /// See the module.
 pub struct NamesrvService<R: Runtime> {
@@ -31,7 +28,7 @@ impl<R: Runtime> NamesrvService<R> {
         NamesrvService {
             started: runtime.now(),
             runtime,
-            registry: NameServer::new(),
+            registry: NameServer::new(NamesrvOptions::default()),
             connections: Connections::new(limits),
             answer: Vec::new(),
         }
@@ -54,8 +51,8 @@ impl<R: Runtime> Service<R> for NamesrvService<R> {
             let now = self.since_start();
             self.answer.clear();
             self.registry.on_command(ConnectionId(connection.0), command, now, &mut self.answer);
-            if !command.is_oneway() {
-                let answer = &self.answer;
+            let answer = &self.answer;
+            if !answer.is_empty() {
                 self.connections.answer(connection, |out| out.extend_from_slice(answer));
             }
         }
@@ -65,8 +62,12 @@ impl<R: Runtime> Service<R> for NamesrvService<R> {
     fn after_commands(&mut self) {}
 
     fn on_disconnected(&mut self, connection: ConnectionKey) {
-        let now = self.since_start();
-        self.registry.on_disconnect(ConnectionId(connection.0), now);
+        for departed in self.registry.on_disconnect(ConnectionId(connection.0)) {
+            crate::log::info(&format!(
+                "name server: {} ({}) is gone: its connection ended",
+                departed.broker_name, departed.address
+            ));
+        }
     }
 }
 
@@ -93,7 +94,11 @@ async fn tick_loop<R: Runtime>(runtime: R, service: Shared<NamesrvService<R>>) {
         if since_scan >= SCAN_INTERVAL {
             since_scan = Duration::ZERO;
             let now = service.since_start();
-            for connection in service.registry.on_tick(now) {
+            for (connection, departed) in service.registry.on_tick(now) {
+                crate::log::info(&format!(
+                    "name server: {} ({}) is gone: it said nothing for too long",
+                    departed.broker_name, departed.address
+                ));
                 service.connections.close(ConnectionKey(connection.0));
             }
         }

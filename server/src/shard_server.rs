@@ -22,11 +22,12 @@ use engine::{
 
 use crate::{
     broker::{Broker, BrokerParts, Identity, Metadata, RecoverySummary},
-    client_registry::{ClientRegistry, RegistryLimits},
+    client_registry::{ClientRegistry, ClientRegistryLimits},
     config::{self, FlushDiskType, FlushMethod, PrepareMode, Settings},
     connection::{Shared, accept_loop, send_dirty, table::{ConnectionLimits, Connections}},
     flush_method,
-    group::{ConsumerOffsets, GroupTable},
+    consumer_offset::ConsumerOffsets,
+    group::GroupTable,
     placement::ShardPlace,
     processor,
     registrar,
@@ -220,8 +221,12 @@ async fn open_broker<R: Runtime>(
     topics.boot(&BootTopics {
         cluster_name: &settings.broker_cluster_name,
         broker_name: &place.broker_name,
-        settings,
-        shard_count: start.shard_count,
+        auto_create_topic_enable: settings.auto_create_topic_enable,
+        default_topic_queue_nums: i32::try_from(settings.default_topic_queue_nums_of_shard(start.shard_count))
+            .expect("bounded by its setting"),
+        cluster_topic_enable: settings.cluster_topic_enable,
+        broker_topic_enable: settings.broker_topic_enable,
+        trace_topic_enable: settings.trace_topic_enable,
     });
     let mut groups = metadata::load(runtime, &groups_path, parse_with(GroupTable::parse)).await?.unwrap_or_default();
     groups.boot();
@@ -257,7 +262,7 @@ async fn open_broker<R: Runtime>(
         topics,
         groups,
         offsets,
-        clients: ClientRegistry::new(RegistryLimits::default()),
+        clients: ClientRegistry::new(ClientRegistryLimits::default()),
         metadata,
         connections: Connections::new(limits),
         recovery: RecoverySummary {
@@ -380,7 +385,7 @@ async fn deliver_loop<R: Runtime>(
         if was_writable && !broker.is_writable() {
             was_writable = false;
             crate::log::warn(&format!("{}: {}", broker.identity.name, broker.fence_remark()));
-            broker.topics_changed.set();
+            broker.topics_changed.wake_all();
         }
     }
 }

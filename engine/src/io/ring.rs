@@ -79,6 +79,15 @@ where
     })
 }
 
+/// Tries to set up a ring, and lets it go again: whether io_uring may be used at all.
+///
+/// # Errors
+/// Why it may not.
+pub fn probe() -> io::Result<()> {
+    let made = LocalExecutorBuilder::new(Placement::Unbound).name("probe").make();
+    made.map(drop).map_err(|error| io::Error::other(error.to_string()))
+}
+
 /// The handle; see [`Runtime`]. Valid on the thread of its executor only.
 #[derive(Clone)]
 pub struct RingRuntime {
@@ -196,6 +205,15 @@ impl Runtime for RingRuntime {
     async fn disk_space(&self, path: &Path) -> io::Result<DiskSpace> {
         let path = path.to_path_buf();
         self.blocking(move || names::disk_space(&path)).await
+    }
+
+    async fn resolve(&self, name: &str) -> io::Result<SocketAddr> {
+        let name = name.to_owned();
+        self.blocking(move || {
+            let mut addresses = std::net::ToSocketAddrs::to_socket_addrs(name.as_str())?;
+            addresses.next().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address"))
+        })
+        .await
     }
 
     fn listen(&self, address: SocketAddr) -> io::Result<RingListener> {

@@ -361,6 +361,11 @@ impl Runtime for ScriptRuntime {
         ScriptListener::new(&self.world, address)
     }
 
+    /// Numbers only: the scripted world has no names.
+    async fn resolve(&self, name: &str) -> io::Result<SocketAddr> {
+        name.parse().map_err(|_| io::Error::new(io::ErrorKind::NotFound, "no such name"))
+    }
+
     async fn connect(&self, address: SocketAddr, timeout: Duration) -> io::Result<ScriptStream> {
         match self.net().open(address)? {
             Some(stream) => Ok(stream),

@@ -6,6 +6,8 @@ mod support;
 mod vectors;
 mod session;
 mod json_header;
+mod binary_header;
+mod header;
 mod record;
 mod body;
 mod config;

@@ -122,6 +122,24 @@ fn the_longest_frame_passes_and_its_memory_is_given_back() {
 }
 
 #[test]
+fn a_steady_stream_takes_no_more_memory_after_its_first_pieces() {
+    let stream = sample_stream();
+    let mut session = Session::new(FRAME_BYTES_MAX);
+    let feed = |session: &mut Session| {
+        for piece in stream.chunks(100) {
+            session.receive_room(1024)[..piece.len()].copy_from_slice(piece);
+            session.on_received(piece.len());
+            while session.poll_command().unwrap().is_some() {}
+        }
+        session.memory_bytes()
+    };
+    let grown = feed(&mut session);
+    for _ in 0..1000 {
+        assert_eq!(feed(&mut session), grown);
+    }
+}
+
+#[test]
 fn codes_above_16_bits_are_written_in_json() {
     let mut out = Vec::new();
     write_request(&mut out, Serialization::RocketMq, 200_050, 1, 0).field("topic", "T").finish();

@@ -8,10 +8,7 @@ use protocol::{
     header::{admin::CreateTopicRequest, send::SendRequest},
 };
 
-use crate::{
-    broker::Broker,
-    connection::Step,
-};
+use crate::{broker::Broker, connection::Step, topic::SendCreate};
 
 impl<R: Runtime> Broker<R> {
     pub(crate) fn on_create_topic(&mut self, to: ReplyTo, command: &Command<'_>) -> Step {
@@ -23,7 +20,7 @@ impl<R: Runtime> Broker<R> {
             }
         };
         // Brought again after the change became durable: then it only changes nothing.
-        match self.topics.update(&request) {
+        match self.topics.update(&request, self.runtime.wall_clock_ms()) {
             Ok(is_changed) => {
                 if is_changed {
                     self.on_topic_changed(request.topic);
@@ -45,24 +42,29 @@ impl<R: Runtime> Broker<R> {
 
     /// Creates the topic that a send is for, by RocketMQ's rules of automatic creation.
     pub(crate) fn create_topic_for_send(&mut self, request: &SendRequest<'_>) -> Result<(), (i32, String)> {
-        let created = self.topics.create_for_send(
-            request.topic,
-            request.default_topic,
-            request.default_topic_queue_nums,
-            request.unit_mode,
-        );
-        created.map_err(|error| (error.code(), error.to_string()))?;
-        self.on_topic_changed(request.topic);
+        let send = SendCreate {
+            topic: request.topic,
+            default_topic: request.default_topic,
+            default_topic_queue_nums: request.default_topic_queue_nums,
+            unit_mode: request.unit_mode,
+        };
+        let created = self.topics.create_on_send(send, self.runtime.wall_clock_ms());
+        let (_, is_changed) = created.map_err(|error| (error.code(), error.to_string()))?;
+        if is_changed {
+            self.on_topic_changed(request.topic);
+        }
         Ok(())
     }
 
     /// Creates the retry topic of a group that consumes; what to wait for until it is durable.
-    pub(crate) fn ensure_retry_topic(&mut self, group: &str, unit_mode: bool) -> Option<Broadcast> {
+    pub(crate) fn ensure_retry_topic(&mut self, group: &str, unit_mode: bool, is_order: bool) -> Option<Broadcast> {
         let topic = format!("%RETRY%{group}");
-        if self.topics.get(&topic).is_none() {
-            let queue_nums = self.groups.get(group).map_or(1, |config| config.retry_queue_nums);
-            // A group without retry queues has no retry topic.
-            if queue_nums > 0 && self.topics.create_retry(&topic, queue_nums, unit_mode).is_ok() {
+        let queue_nums = self.groups.get(group).map_or(1, |config| config.retry_queue_nums);
+        // A group without retry queues has no retry topic.
+        if queue_nums > 0 {
+            let now_ms = self.runtime.wall_clock_ms();
+            let created = self.topics.create_retry(group, queue_nums, unit_mode, is_order, now_ms);
+            if created.is_ok_and(|(_, is_changed)| is_changed) {
                 self.on_topic_changed(&topic);
             }
         }
@@ -75,7 +77,7 @@ impl<R: Runtime> Broker<R> {
         let generation = self.metadata.writer.borrow_mut().request(self.metadata.topics);
         self.undurable_topics.insert(topic.to_owned(), generation);
         self.refresh_target(topic);
-        self.topics_changed.set();
+        self.topics_changed.wake_all();
     }
 
     /// What to wait for until the topic's configuration is durable; `None` when it is.
@@ -98,7 +100,7 @@ impl<R: Runtime> Broker<R> {
 
     pub(crate) fn on_runtime_info(&mut self, to: ReplyTo) {
         let body = KvTable { table: self.runtime_info() }.to_json();
-        self.succeed_with_body(to, body.as_bytes());
+        self.succeed_with_body(to, &body);
     }
 
     /// RocketMQ's keys that apply here, and ours under `ringmq.`.

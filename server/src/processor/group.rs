@@ -6,7 +6,7 @@ use std::time::Duration;
 use engine::{io::{Runtime, event::Broadcast}, write::ack::ReplyTo};
 use protocol::{
     Command, Serialization,
-    body::{heartbeat::HeartbeatData, group::ConsumerList},
+    body::{heartbeat::HeartbeatData, list::ConsumerList},
     code::{request, response},
     command::FLAG_ONEWAY,
     header::group::{ConsumerGroupRequest, HeartbeatResponse, UnregisterClientRequest},
@@ -23,7 +23,7 @@ pub(crate) const CLIENT_EXPIRY: Duration = Duration::from_secs(120);
 
 impl<R: Runtime> Broker<R> {
     pub(crate) fn on_heartbeat(&mut self, to: ReplyTo, command: &Command<'_>) -> Step {
-        let heartbeat = match HeartbeatData::parse(command.body) {
+        let heartbeat = match HeartbeatData::from_json(command.body) {
             Ok(heartbeat) => heartbeat,
             Err(error) => {
                 self.refuse_unless_oneway(
@@ -41,7 +41,11 @@ impl<R: Runtime> Broker<R> {
                 return Step::Later(durable);
             }
             if self.groups.get(&consumer.group_name).is_some()
-                && let Some(durable) = self.ensure_retry_topic(&consumer.group_name, consumer.unit_mode)
+                && let Some(durable) = self.ensure_retry_topic(
+                    &consumer.group_name,
+                    consumer.unit_mode,
+                    consumer.subscriptions.iter().any(|data| self.topics.get(&data.topic).is_some_and(|t| t.order)),
+                )
             {
                 return Step::Later(durable);
             }
@@ -49,23 +53,18 @@ impl<R: Runtime> Broker<R> {
         let now = self.since_start();
         let connection = ConnectionKey(to.connection);
         let effects = self.clients.on_heartbeat(connection, &heartbeat, command.version, command.language, now);
-        match effects {
-            Ok(effects) => {
-                if !command.is_oneway() {
-                    self.connections.answer(connection, |out| {
-                        let writer = write_response(out, to.serialization, response::SUCCESS, to.opaque);
-                        HeartbeatResponse { supports_heartbeat_v2: true, subscription_changed: true }
-                            .encode(writer)
-                            .finish();
-                    });
-                }
-                for group in effects.groups_changed {
-                    self.notify_consumers(&group);
-                }
-            }
-            Err(error) => {
-                self.refuse_unless_oneway(to, command, response::SYSTEM_ERROR, &error.to_string());
-            }
+        if let Some(refused) = effects.refused.first() {
+            self.refuse_unless_oneway(to, command, response::SYSTEM_ERROR, &refused.to_string());
+        } else if !command.is_oneway() {
+            self.connections.answer(connection, |out| {
+                let writer = write_response(out, to.serialization, response::SUCCESS, to.opaque);
+                HeartbeatResponse { is_support_heart_beat_v2: true, is_sub_change: true }
+                    .encode(writer)
+                    .finish();
+            });
+        }
+        for group in effects.groups_changed {
+            self.notify_consumers(&group);
         }
         Step::Done
     }
@@ -103,7 +102,7 @@ impl<R: Runtime> Broker<R> {
         match ids {
             Some(ids) if !ids.is_empty() => {
                 let body = ConsumerList { consumer_id_list: ids }.to_json();
-                self.succeed_with_body(to, body.as_bytes());
+                self.succeed_with_body(to, &body);
             }
             _ => self.refuse(
                 to,
@@ -139,12 +138,12 @@ impl<R: Runtime> Broker<R> {
 
     /// Creates the group's configuration when it is new; what to wait for until that is durable.
     pub(crate) fn ensure_group(&mut self, group: &str) -> Option<Broadcast> {
-        if self.groups.get(group).is_none() && self.settings.auto_create_subscription_group {
-            // A refused name leaves the group missing, and its requests are refused by that.
-            if self.groups.auto_create(group).is_ok() {
-                let generation = self.metadata.writer.borrow_mut().request(self.metadata.groups);
-                self.undurable_groups.insert(group.to_owned(), generation);
-            }
+        let auto_create = self.settings.auto_create_subscription_group;
+        let now_ms = self.runtime.wall_clock_ms();
+        // A refused name leaves the group missing, and its requests are refused by that.
+        if let Ok((_, true)) = self.groups.find_or_create(group, auto_create, now_ms) {
+            let generation = self.metadata.writer.borrow_mut().request(self.metadata.groups);
+            self.undurable_groups.insert(group.to_owned(), generation);
         }
         self.wait_for_group(group)
     }

@@ -15,7 +15,7 @@ use protocol::{
     Command,
     code::response,
     header::offset::{
-        OffsetResponse, QueryConsumerOffsetRequest, QueueOffsetRequest, SearchOffsetRequest,
+        BoundaryType, OffsetResponse, QueryConsumerOffsetRequest, QueueOffsetRequest, SearchOffsetRequest,
         UpdateConsumerOffsetRequest,
     },
     write_response,
@@ -123,7 +123,7 @@ impl<R: Runtime> Broker<R> {
         let Some(queue) = self.queue_of(request.topic, request.queue_id) else {
             return self.answer_offset(to, 0);
         };
-        let is_upper = request.boundary_type.is_some_and(|kind| kind.eq_ignore_ascii_case("UPPER"));
+        let is_upper = request.boundary_type == BoundaryType::Upper;
         // UPPER is the last message at or before the time: the one before the first that is later.
         let timestamp_ms =
             if is_upper { request.timestamp_ms.saturating_add(1) } else { request.timestamp_ms };

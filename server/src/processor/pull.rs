@@ -18,12 +18,16 @@ use engine::{
     stages::ColdFiles,
     write::ack::ReplyTo,
 };
-use protocol::{Command, code::response, header::pull::PullRequest, write_response};
+use protocol::{
+    Command, body::heartbeat::MessageModel, code::response, header::pull::PullRequest, write_response,
+};
 
 use crate::{
     broker::Broker,
     connection::{Shared, Step, table::ConnectionKey},
-    subscription::{self, TagFilter},
+    client_registry::PullSubscription,
+    response::subscription_code,
+    subscription::{SubscriptionError, TagFilter},
 };
 
 /// Held pulls are answered before any client gives up (Java, Go and Node wait 30 s).
@@ -82,7 +86,7 @@ impl<R: Runtime> Broker<R> {
                 format!("topic[{}] not exist, apply first please! create it with code 17 or by sending to it", request.topic),
             ));
         };
-        if target.perm & crate::topic::PERM_READ == 0 {
+        if target.perm & protocol::body::topic::perm::READ == 0 {
             return Err((response::NO_PERMISSION, format!("the topic[{}] pulling message is forbidden", request.topic)));
         }
         let queue_id = u32::try_from(request.queue_id).ok().filter(|id| *id < target.read_queue_nums);
@@ -118,35 +122,27 @@ impl<R: Runtime> Broker<R> {
     fn filter_of(&mut self, request: &PullRequest<'_>, broadcast_enable: bool) -> Result<TagFilter, Refusal> {
         let group = request.consumer_group;
         if request.has_subscription() {
-            let expression = request.subscription.unwrap_or("");
-            let filter = subscription::parse(expression, request.expression_type)
-                .map_err(|error| (error.code(), error.to_string()))?;
+            let filter = TagFilter::parse(request.subscription, request.expression_type).map_err(refusal)?;
             let now = self.since_start();
-            self.clients.on_pull_subscription(
+            let pull = PullSubscription {
                 group,
-                request.topic,
-                expression,
-                request.expression_type,
-                request.sub_version,
-                now,
-            );
+                topic: request.topic,
+                expression: request.subscription,
+                expression_type: request.expression_type,
+                sub_version: request.sub_version,
+            };
+            self.clients.on_pull_subscription(&pull, now);
             return Ok(filter);
         }
-        let missing = |what: &str| (response::SUBSCRIPTION_NOT_EXIST, format!("the consumer's {what}, {group}"));
-        let Some(info) = self.clients.group_info(group) else {
-            return Err(missing("group info not exist"));
-        };
-        if info.is_broadcasting() && !broadcast_enable {
-            return Err((response::NO_PERMISSION, format!("the consumer group[{group}] can not consume by broadcast way")));
+        let is_broadcasting =
+            self.clients.group_info(group).is_some_and(|info| info.message_model == MessageModel::Broadcasting);
+        if is_broadcasting && !broadcast_enable {
+            return Err((
+                response::NO_PERMISSION,
+                format!("the consumer group[{group}] can not consume by broadcast way"),
+            ));
         }
-        let Some(found) = self.clients.subscription(group, request.topic) else {
-            return Err(missing("subscription not exist"));
-        };
-        if found.sub_version < request.sub_version {
-            return Err((response::SUBSCRIPTION_NOT_LATEST, format!("the consumer's subscription not latest, {group}")));
-        }
-        subscription::parse(&found.sub_string, found.expression_type.as_deref())
-            .map_err(|error| (error.code(), error.to_string()))
+        self.clients.filter(group, request.topic, request.sub_version).cloned().map_err(refusal)
     }
 
     /// How long this pull may wait for a message; `None` when not at all.
@@ -304,4 +300,8 @@ async fn run_cold_pull<R: Runtime>(broker: &Shared<Broker<R>>, files: &Rc<ColdFi
         crate::connection::send_dirty(&runtime, &mut broker_now.connections);
         return;
     }
+}
+
+fn refusal(error: SubscriptionError) -> Refusal {
+    (subscription_code(&error), error.to_string())
 }

@@ -374,7 +374,7 @@ impl<R: Runtime> Broker<R> {
             perm: config.perm,
             write_queue_nums,
             read_queue_nums,
-            is_multi_tag: config.is_multi_tag(),
+            is_multi_tag: config.topic_filter_type == protocol::body::topic::TopicFilterType::MultiTag,
             next_queue: 0,
             queues: {
                 let mut shard = self.shard.borrow_mut();

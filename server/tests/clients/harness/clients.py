@@ -1,6 +1,5 @@
 """The official clients: what each can do, how it is resolved and built, how its program is started."""
 
-import glob
 import os
 import shutil
 import sys
@@ -170,10 +169,6 @@ class PythonClient(Client):
         if command in ("consume", "pull"):
             options["props"] = ",".join(plan.PROPERTY_NAMES)
         return super().start(label, directory, command, **options)
-
-    def environment(self, home):
-        libraries = glob.glob(os.path.join(self.directory, "lib", "*", "site-packages", "rocketmq", ".libs"))
-        return {"HOME": home, "LD_LIBRARY_PATH": ":".join(libraries)}
 
 
 def all_clients(work):

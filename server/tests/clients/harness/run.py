@@ -62,7 +62,10 @@ def out_of_time(seconds):
 
 
 def drive(options, directory):
-    server = make_server(options, directory)
+    try:
+        server = make_server(options, directory)
+    except MissingTool as missing:
+        raise SystemExit(str(missing)) from None
     clients = buildable(chosen_clients(options))
     modes = [mode for mode in options.modes.split(",") if mode]
     results = Results()
@@ -72,6 +75,7 @@ def drive(options, directory):
             for mode, scenario in scenarios.modes_of(client).items():
                 if not modes or mode in modes:
                     results.add(client, run_one(server, client, mode, scenario, directory, options.count))
+                    server.check()
         if server.can_restart and (not modes or "restart" in modes):
             run_restart(server, clients, directory, options.count, results)
     finally:

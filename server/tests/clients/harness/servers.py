@@ -123,6 +123,10 @@ class Apache:
     def pids(self):
         return [child.pid for child in self.children.values()]
 
+    def check(self):
+        for child in [self.namesrv_process.child, *self.children.values()]:
+            check_running(child)
+
     def restart(self):
         """Stops the brokers as an operator would and starts them on what they stored, on the same ports."""
         self._stop_brokers()
@@ -181,6 +185,9 @@ class Ringmq:
     def pids(self):
         return [self.child.pid]
 
+    def check(self):
+        check_running(self.child)
+
     def restart(self):
         self._stop()
         self._start()
@@ -215,8 +222,17 @@ class Elsewhere:
         self.broker_names = sorted(cluster.wait_for_brokers(self._count, time.monotonic() + 10))
         cluster.close()
 
+    def check(self):
+        pass
+
     def stop(self):
         pass
+
+
+def check_running(child):
+    """A server that has ended makes every further result meaningless."""
+    if not child.running:
+        raise SystemExit(f"the server has ended: {child.last_words()}")
 
 
 def rocketmq_home(directory):

@@ -1,0 +1,275 @@
+//! The wording. Every number comes from the cells; a sentence that compares is a finding only when
+//! [`compare`] says that the rounds support it.
+
+use super::{Cell, Comparison, Kind, Sentence, Verdict, compare, count, micros, significant, times, warn};
+
+/// From this ratio on a mode is called faster at all; below, the two are called equal when the rounds agree.
+const NOTICEABLE: f64 = 1.05;
+
+pub(super) fn flush_modes(cells: &[Cell]) -> Verdict {
+    let mut verdict = Verdict::default();
+    let pairs = pairs(cells);
+    for pair in &pairs {
+        verdict.sentences.push(cost(pair));
+    }
+    verdict.headline = flush_headline(&pairs);
+    verdict.sentences.extend(reasons(cells));
+    verdict.sentences.extend(backends(cells));
+    verdict.sentences.extend(advice(&pairs));
+    for cell in cells {
+        warn(cell, &mut verdict);
+    }
+    verdict
+}
+
+pub(super) fn servers(cells: &[Cell]) -> Verdict {
+    let mut verdict = Verdict::default();
+    let Some(first) = cells.first().map(|cell| cell.server.clone()) else { return verdict };
+    let (mut faster, mut slower, mut undecided) = (0, 0, 0);
+    for base in cells.iter().filter(|cell| cell.server == first) {
+        for other in cells.iter().filter(|cell| cell.server != first && cell.load == base.load) {
+            let Some(rate) = compare(&other.messages_per_second.rounds, &base.messages_per_second.rounds)
+            else {
+                verdict.sentences.push(silent(base, other));
+                undecided += 1;
+                continue;
+            };
+            match (rate.decided, rate.ratio > 1.0) {
+                (false, _) => undecided += 1,
+                (true, true) => faster += 1,
+                (true, false) => slower += 1,
+            }
+            verdict.sentences.push(server_sentence(base, other, &rate));
+        }
+    }
+    verdict.headline = format!(
+        "Against {first}: {faster} of {} comparisons faster, {slower} slower, {undecided} without a conclusion.",
+        faster + slower + undecided
+    );
+    for cell in cells {
+        warn(cell, &mut verdict);
+    }
+    verdict
+}
+
+fn server_sentence(base: &Cell, other: &Cell, rate: &Comparison) -> Sentence {
+    let place = format!("At {}, {} against {}", base.load, other.server, base.server);
+    if !rate.decided {
+        return undecided(&place, rate, &other.server, &base.server);
+    }
+    let p99 = match (&other.p99_us, &base.p99_us) {
+        (Some(a), Some(b)) => compare(&a.rounds, &b.rounds)
+            .map(|c| {
+                let sure = if c.decided { "" } else { ", not decided" };
+                format!("; its 99th percentile is {} times as long{sure}", significant(c.ratio))
+            })
+            .unwrap_or_default(),
+        _ => String::new(),
+    };
+    let text = format!(
+        "{place}: {} messages/s against {}, {}{p99}.",
+        count(other.messages_per_second.median),
+        count(base.messages_per_second.median),
+        times(rate)
+    );
+    Sentence { kind: Kind::Finding, text }
+}
+
+/// SYNC_FLUSH and ASYNC_FLUSH on one backend under one load.
+struct Pair<'a> {
+    sync: &'a Cell,
+    background: &'a Cell,
+    /// How many times as many messages ASYNC_FLUSH carries.
+    rate: Option<Comparison>,
+}
+
+fn pairs(cells: &[Cell]) -> Vec<Pair<'_>> {
+    let is = |cell: &&Cell, flush: &str| cell.flush.as_deref() == Some(flush);
+    let mut pairs = Vec::new();
+    for sync in cells.iter().filter(|cell| is(cell, "sync")) {
+        let same = |cell: &&Cell| is(cell, "async") && cell.backend == sync.backend && cell.load == sync.load;
+        if let Some(background) = cells.iter().find(same) {
+            let rate = compare(&background.messages_per_second.rounds, &sync.messages_per_second.rounds);
+            pairs.push(Pair { sync, background, rate });
+        }
+    }
+    pairs
+}
+
+fn cost(pair: &Pair<'_>) -> Sentence {
+    let place = format!("{} at {}", backend(pair.sync), pair.sync.load);
+    let Some(rate) = &pair.rate else { return silent(pair.sync, pair.background) };
+    if !rate.decided {
+        return undecided(&place, rate, "ASYNC_FLUSH", "SYNC_FLUSH");
+    }
+    let latency = match (&pair.sync.latency, &pair.background.latency) {
+        (Some(s), Some(a)) => format!(
+            "; the median send takes {} instead of {}, the 99th percentile {} instead of {}",
+            micros(s.p50_us as f64),
+            micros(a.p50_us as f64),
+            micros(s.p99_us as f64),
+            micros(a.p99_us as f64)
+        ),
+        _ => String::new(),
+    };
+    let text = if rate.ratio >= 1.0 {
+        format!(
+            "{place}: SYNC_FLUSH carries {} messages/s, ASYNC_FLUSH {}, {}{latency}.",
+            count(pair.sync.messages_per_second.median),
+            count(pair.background.messages_per_second.median),
+            times(rate)
+        )
+    } else {
+        format!(
+            "{place}: SYNC_FLUSH costs nothing here, it even carries {} messages/s against {}{latency}.",
+            count(pair.sync.messages_per_second.median),
+            count(pair.background.messages_per_second.median)
+        )
+    };
+    Sentence { kind: Kind::Finding, text }
+}
+
+fn undecided(place: &str, rate: &Comparison, a: &str, b: &str) -> Sentence {
+    let rounds = compare_rounds(rate);
+    let text = format!(
+        "{place}: no conclusion. {a} came to {} times of {b}, but {rounds}; the spread is as large as the difference. More or longer rounds may tell.",
+        significant(rate.ratio)
+    );
+    Sentence { kind: Kind::Undecided, text }
+}
+
+fn compare_rounds(rate: &Comparison) -> String {
+    let [min, max] = rate.bounds;
+    format!("single rounds range from {} to {}", significant(min), significant(max))
+}
+
+fn silent(a: &Cell, b: &Cell) -> Sentence {
+    let text =
+        format!("{} and {} at {}: no conclusion, one of them completed nothing.", a.server, b.server, a.load);
+    Sentence { kind: Kind::Undecided, text }
+}
+
+fn flush_headline(pairs: &[Pair<'_>]) -> String {
+    let decided: Vec<(&Pair<'_>, &Comparison)> =
+        pairs.iter().filter_map(|p| p.rate.as_ref().filter(|r| r.decided).map(|r| (p, r))).collect();
+    let by_ratio =
+        |a: &&(&Pair<'_>, &Comparison), b: &&(&Pair<'_>, &Comparison)| a.1.ratio.total_cmp(&b.1.ratio);
+    let (Some(most), Some(least)) = (decided.iter().max_by(by_ratio), decided.iter().min_by(by_ratio)) else {
+        return "The rounds differ more than the modes do: this run does not support a conclusion about SYNC_FLUSH."
+            .to_owned();
+    };
+    let place = |pair: &Pair<'_>| format!("{} at {}", backend(pair.sync), pair.sync.load);
+    if most.1.ratio < NOTICEABLE {
+        return "SYNC_FLUSH costs nothing noticeable here under any of the loads.".to_owned();
+    }
+    let best = if least.1.ratio < NOTICEABLE {
+        format!("nothing noticeable ({})", place(least.0))
+    } else {
+        format!("a factor of {} ({})", significant(least.1.ratio), place(least.0))
+    };
+    if std::ptr::eq(most.0, least.0) {
+        return format!("SYNC_FLUSH costs {best} in throughput here.");
+    }
+    format!(
+        "SYNC_FLUSH costs between {best} and a factor of {} ({}) in throughput here.",
+        significant(most.1.ratio),
+        place(most.0)
+    )
+}
+
+/// Why: how many messages share one sync, and how close the syncs come to what the device can do.
+fn reasons(cells: &[Cell]) -> Vec<Sentence> {
+    let mut sentences = Vec::new();
+    for cell in cells.iter().filter(|cell| cell.flush.as_deref() == Some("sync")) {
+        let Some(flushes) = &cell.flushes else { continue };
+        let floor = cell.floor_syncs_per_second().map_or_else(String::new, |floor| {
+            format!(
+                ", {:.0} % of the {} that this device does at {} a write",
+                100.0 * flushes.syncs_per_second / floor,
+                count(floor),
+                crate::units::bytes(cell.floor.first().map_or(0, |rate| rate.bytes))
+            )
+        });
+        let text = format!(
+            "{} at {}: each sync carries {} messages, and there are {} syncs/s{floor}.",
+            backend(cell),
+            cell.load,
+            count(flushes.messages_per_sync),
+            count(flushes.syncs_per_second)
+        );
+        sentences.push(Sentence { kind: Kind::Reason, text });
+    }
+    if sentences.is_empty() && cells.iter().any(|cell| cell.flush.is_some()) {
+        let text = "The server gives no flush counters (keys ringmq.flush.* of code 28): how many messages share a sync is not available.";
+        sentences.push(Sentence { kind: Kind::Reason, text: text.to_owned() });
+    } else if !sentences.is_empty() {
+        let text = "With SYNC_FLUSH a message waits for the device to say that it is durable. All that arrive meanwhile share the next sync: few outstanding messages pay a whole sync each, many divide it.";
+        sentences.insert(0, Sentence { kind: Kind::Reason, text: text.to_owned() });
+    }
+    sentences
+}
+
+fn backends(cells: &[Cell]) -> Vec<Sentence> {
+    let mut sentences = Vec::new();
+    for direct in cells.iter().filter(|cell| cell.backend.as_deref() == Some("direct")) {
+        let same = |cell: &&Cell| {
+            cell.backend.as_deref() == Some("mapped")
+                && cell.flush == direct.flush
+                && cell.load == direct.load
+        };
+        let Some(mapped) = cells.iter().find(same) else { continue };
+        let Some(rate) = compare(&direct.messages_per_second.rounds, &mapped.messages_per_second.rounds)
+        else {
+            continue;
+        };
+        let flush = if direct.flush.as_deref() == Some("sync") { "SYNC_FLUSH" } else { "ASYNC_FLUSH" };
+        let place = format!("{flush} at {}", direct.load);
+        sentences.push(if rate.decided {
+            let text = format!("{place}: `direct` carries {} as much as `mapped`.", times(&rate));
+            Sentence { kind: Kind::Finding, text }
+        } else {
+            undecided(&place, &rate, "`direct`", "`mapped`")
+        });
+    }
+    sentences
+}
+
+/// When each mode is the right choice. The promises are the modes'; the loads at which SYNC_FLUSH is cheap or dear are
+/// this run's.
+fn advice(pairs: &[Pair<'_>]) -> Vec<Sentence> {
+    let mut sentences = vec![
+        advise(
+            "Choose SYNC_FLUSH when an acknowledged message must survive a power cut or a crash of the operating system: it then loses none.",
+        ),
+        advise(
+            "Choose ASYNC_FLUSH when losing the last flush interval (500 ms by default) at a power cut is acceptable, or when other machines hold a copy. Killing the broker alone loses nothing on `mapped`, and at most the last 20 ms on `direct`.",
+        ),
+    ];
+    let of = |keep: &dyn Fn(f64) -> bool| -> Vec<String> {
+        let decided = pairs.iter().filter(|p| p.rate.is_some_and(|r| r.decided && keep(r.ratio)));
+        decided.map(|p| format!("{} at {}", backend(p.sync), p.sync.load)).collect()
+    };
+    let cheap = of(&|ratio| ratio < 2.0);
+    if !cheap.is_empty() {
+        sentences.push(advise(&format!(
+            "SYNC_FLUSH costs less than half of the throughput with {}: there it is the natural choice.",
+            cheap.join(", ")
+        )));
+    }
+    let dear = of(&|ratio| ratio >= 4.0);
+    if !dear.is_empty() {
+        sentences.push(advise(&format!(
+            "SYNC_FLUSH costs three quarters of the throughput or more with {}: keep more requests outstanding, or send batches, before giving up durability.",
+            dear.join(", ")
+        )));
+    }
+    sentences
+}
+
+fn advise(text: &str) -> Sentence {
+    Sentence { kind: Kind::Advice, text: text.to_owned() }
+}
+
+fn backend(cell: &Cell) -> String {
+    cell.backend.as_ref().map_or_else(|| cell.server.clone(), |name| format!("`{name}`"))
+}
