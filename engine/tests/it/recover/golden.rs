@@ -30,17 +30,23 @@ fn golden(name: &str) -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/golden")).join(name)
 }
 
-/// A world with the store in an archive at `/store`.
-fn unpacked(archive: &str) -> ScriptRuntime {
+/// The store in an archive, unpacked to `store/` of a directory.
+pub fn unpack(archive: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let status = Command::new("tar").arg("xf").arg(golden(archive)).arg("-C").arg(directory.path()).status();
     assert!(status.unwrap().success(), "{archive} is unpacked");
+    directory
+}
+
+/// A world with the store in an archive at `/store`.
+fn unpacked(archive: &str) -> ScriptRuntime {
+    let directory = unpack(archive);
     let runtime = ScriptRuntime::new(1);
     runtime.disk().import(&directory.path().join("store"), "/store").unwrap();
     runtime
 }
 
-fn manifest(name: &str) -> Value {
+pub fn manifest(name: &str) -> Value {
     serde_json::from_slice(&std::fs::read(golden(name)).unwrap()).unwrap()
 }
 
