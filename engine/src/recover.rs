@@ -29,14 +29,14 @@ use crate::{
     offset::LogOffset,
 };
 
-pub mod layout;
+mod layout;
 pub mod checkpoint;
 pub mod abort;
 pub mod scan;
-pub mod segments;
-pub mod tail;
+mod segments;
+mod tail;
 pub mod cases;
-pub mod queues;
+mod queues;
 
 /// Zeros are written in pieces of this size.
 const ZERO_PIECE_BYTES: u64 = 1024 * 1024;
@@ -87,8 +87,11 @@ pub struct Recovered {
     pub log_min: LogOffset,
     /// Its files, in order, without a gap. The last one may be empty, beginning at the log's end.
     pub segments: Vec<SegmentFile>,
-    /// Bytes behind the end that were not zero and now are, or are gone with their file.
+    /// What the last run left unclean: after a kill the bytes of records that its checkpoint didn't cover, and always
+    /// [`cut_bytes`](Self::cut_bytes).
     pub unclean_bytes: u64,
+    /// Bytes behind the end that were not zero and now are, or are gone with their file.
+    pub cut_bytes: u64,
     /// Store time of the last record, 0 when there is none.
     pub last_store_timestamp_ms: i64,
     /// Size of this store's segments.
@@ -159,7 +162,8 @@ pub async fn open_store<R: Runtime>(
         log_end: found.end,
         log_min: segments.log_min(),
         segments: segments.files,
-        unclean_bytes: found.tail.unclean_bytes(),
+        unclean_bytes: found.uncovered_bytes + found.tail.unclean_bytes(),
+        cut_bytes: found.tail.unclean_bytes(),
         last_store_timestamp_ms: found.scan.last_store_timestamp_ms,
         store_segment_bytes: segments.segment_bytes,
         how: found.case.label,
@@ -192,6 +196,8 @@ struct Found {
     case: &'static Case,
     /// Every record scanned has its entry, and no queue has more.
     queues_fit: bool,
+    /// Bytes of records that the checkpoint doesn't cover.
+    uncovered_bytes: u64,
 }
 
 impl<R: Runtime> Opening<'_, R> {
@@ -203,9 +209,14 @@ impl<R: Runtime> Opening<'_, R> {
             end: self.segments.end(),
             progress: &mut *self.progress,
             comparison: Comparison::new(&loaded.queues),
+            covered_ms: match self.exit {
+                Exit::Clean => i64::MAX,
+                Exit::Killed => self.checkpoint.physic_msg_timestamp_ms,
+            },
+            uncovered_bytes: 0,
         };
         let mut scan = self.segments.scan(self.runtime, first, true, &mut visit).await?;
-        let queues_fit = visit.comparison.fits();
+        let (queues_fit, uncovered_bytes) = (visit.comparison.fits(), visit.uncovered_bytes);
         if self.exit == Exit::Killed
             && let Some(torn_at) = scan.torn_at
         {
@@ -218,7 +229,7 @@ impl<R: Runtime> Opening<'_, R> {
         let tail = tail::search(self.runtime, &self.segments, &scan, &mut report).await?;
         let facts = self.facts(&scan, &tail, named_end);
         let case = Case::of(&facts);
-        let found = Found { first, end: scan.position, scan, tail, case, queues_fit };
+        let found = Found { first, end: scan.position, scan, tail, case, queues_fit, uncovered_bytes };
         match case.action {
             Action::Open | Action::Cut => Ok(found),
             Action::RefuseDamage => Err(self.damage(&found)),
@@ -384,11 +395,17 @@ struct Checking<'a> {
     end: LogOffset,
     progress: &'a mut dyn FnMut(Progress),
     comparison: Comparison<'a>,
+    /// Records stored up to this time were durable when the store was left.
+    covered_ms: i64,
+    uncovered_bytes: u64,
 }
 
 impl Visit for Checking<'_> {
     fn on_record(&mut self, _at: LogOffset, message: &StoredMessage<'_>) -> std::ops::ControlFlow<()> {
         self.comparison.on_record(message);
+        if message.store_timestamp_ms > self.covered_ms {
+            self.uncovered_bytes += u64::from(message.total_size.unsigned_abs());
+        }
         std::ops::ControlFlow::Continue(())
     }
 

@@ -10,8 +10,8 @@ use engine::{
 };
 
 use crate::stored::{
-    Log, QUEUE_FILE_BYTES, ROOT, SEGMENT_BYTES, assert_log_is, assert_queues_are, clean_store, open_now,
-    segment_path,
+    Log, QUEUE_FILE_BYTES, ROOT, SEGMENT_BYTES, assert_log_is, assert_queues_are, clean_store, killed_store,
+    open_now, put_checkpoint, segment_path,
 };
 
 #[test]
@@ -49,6 +49,21 @@ fn a_clean_store_opens_as_it_was() {
     assert_queues_are(&runtime, &mut opened.queues, &log);
     assert_log_is(&runtime, &log);
     assert_eq!(opened.checkpoint.physic_msg_timestamp_ms, log.last().store_timestamp_ms);
+}
+
+#[test]
+fn what_the_checkpoint_does_not_cover_is_unclean_after_a_kill() {
+    let log = Log::of(30);
+    let check = |covered: usize, expected: u64| {
+        let runtime = killed_store(&log);
+        put_checkpoint(&runtime, log.messages[covered].store_timestamp_ms);
+        assert_eq!(open_now(&runtime).unwrap().recovered.unclean_bytes, expected);
+        // Then everything is durable, and the checkpoint says so.
+        assert_eq!(open_now(&runtime).unwrap().recovered.unclean_bytes, 0);
+    };
+    check(29, 0);
+    check(28, u64::from(log.last().entry.size));
+    check(0, log.end - log.messages[0].end());
 }
 
 #[test]

@@ -8,7 +8,16 @@ use engine::io::script::ScriptRuntime;
 
 /// Opens the store and expects the log `expected`, by the case `how`.
 fn check(runtime: &ScriptRuntime, expected: &Log, how: &str, what: &str) {
+    let found = runtime.disk().files();
+    let nonzero = |file: &Vec<u8>| file.iter().filter(|&&byte| byte != 0).count() as u64;
+    let of_log = |files: &std::collections::BTreeMap<_, Vec<u8>>| -> u64 {
+        let in_log =
+            files.iter().filter(|(path, _): &(&std::path::PathBuf, _)| path.starts_with("/store/commitlog"));
+        in_log.map(|(_, file)| nonzero(file)).sum()
+    };
     let mut opened = open_now(runtime).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let cut = of_log(&found) - of_log(&runtime.disk().files());
+    assert!(opened.recovered.cut_bytes >= cut && (cut > 0 || opened.recovered.cut_bytes == 0), "{what}");
     assert_eq!(opened.recovered.log_end.get(), expected.end, "{what}");
     assert_eq!(opened.recovered.how, how, "{what}");
     assert_log_is(runtime, expected);
