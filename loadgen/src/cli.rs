@@ -168,7 +168,7 @@ struct CompareArgs {
     /// Rounds; the verdict needs at least 3
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// Measured in each cell and round [default: 2s, with --quick 1300ms]
+    /// Measured in each cell and round [default: 2s, with --quick 1200ms]
     #[arg(long, value_parser = parse_duration, value_name = "TIME")]
     duration: Option<Duration>,
     /// Before that, not measured [default: 400ms, with --quick 200ms]
@@ -441,7 +441,7 @@ impl CompareArgs {
             backends: if self.quick { vec![Backend::Direct] } else { vec![Backend::Direct, Backend::Mapped] },
             servers,
             rounds: self.rounds,
-            duration: self.duration.unwrap_or(millis(1_300, 2_000)),
+            duration: self.duration.unwrap_or(millis(1_200, 2_000)),
             warmup: self.warmup.unwrap_or(millis(200, 400)),
             body: self.body.clone(),
             queues: self.queues,

@@ -61,7 +61,7 @@ impl Page<'_> {
         let verdict = &self.report.verdict;
         self.put(format_args!(
             "<p class=\"headline\">{}</p>\n<div class=\"verdict\">\n",
-            escape(&verdict.headline)
+            code(&verdict.headline)
         ));
         for (kind, class, title) in [
             (Kind::Warning, "warning", "Beware"),

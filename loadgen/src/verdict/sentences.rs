@@ -167,11 +167,14 @@ fn flush_headline(pairs: &[Pair<'_>]) -> String {
     } else {
         format!("a factor of {} ({})", significant(least.1.ratio), place(least.0))
     };
+    let open = pairs.len() - decided.len();
+    let open =
+        if open > 0 { format!(" {open} of {} loads are undecided.", pairs.len()) } else { String::new() };
     if std::ptr::eq(most.0, least.0) {
-        return format!("SYNC_FLUSH costs {best} in throughput here.");
+        return format!("SYNC_FLUSH costs {best} in throughput here.{open}");
     }
     format!(
-        "SYNC_FLUSH costs between {best} and a factor of {} ({}) in throughput here.",
+        "SYNC_FLUSH costs between {best} and a factor of {} ({}) in throughput here.{open}",
         significant(most.1.ratio),
         place(most.0)
     )
@@ -180,7 +183,7 @@ fn flush_headline(pairs: &[Pair<'_>]) -> String {
 /// Why: how many messages share one sync, and how close the syncs come to what the device can do.
 fn reasons(cells: &[Cell]) -> Vec<Sentence> {
     let mut sentences = Vec::new();
-    for cell in cells.iter().filter(|cell| cell.flush.as_deref() == Some("sync")) {
+    for cell in extremes(cells) {
         let Some(flushes) = &cell.flushes else { continue };
         let floor = cell.floor_syncs_per_second().map_or_else(String::new, |floor| {
             format!(
@@ -209,8 +212,30 @@ fn reasons(cells: &[Cell]) -> Vec<Sentence> {
     sentences
 }
 
+/// Of each backend's SYNC_FLUSH cells the one whose syncs carry fewest messages, and the one whose carry most: the others
+/// lie between and stand in the table.
+fn extremes(cells: &[Cell]) -> Vec<&Cell> {
+    let per_sync = |cell: &&Cell| cell.flushes.map_or(0.0, |flushes| flushes.messages_per_sync);
+    let by_share = |a: &&Cell, b: &&Cell| per_sync(a).total_cmp(&per_sync(b));
+    let is_sync = |cell: &&Cell| cell.flush.as_deref() == Some("sync") && cell.flushes.is_some();
+    let mut named: Vec<&Cell> = Vec::new();
+    let mut backends: Vec<Option<&str>> =
+        cells.iter().filter(is_sync).map(|cell| cell.backend.as_deref()).collect();
+    backends.dedup();
+    for backend in backends {
+        let own = || cells.iter().filter(is_sync).filter(|cell| cell.backend.as_deref() == backend);
+        for cell in own().min_by(by_share).into_iter().chain(own().max_by(by_share)) {
+            if !named.iter().any(|known| std::ptr::eq(*known, cell)) {
+                named.push(cell);
+            }
+        }
+    }
+    named
+}
+
 fn backends(cells: &[Cell]) -> Vec<Sentence> {
     let mut sentences = Vec::new();
+    let mut open = Vec::new();
     for direct in cells.iter().filter(|cell| cell.backend.as_deref() == Some("direct")) {
         let same = |cell: &&Cell| {
             cell.backend.as_deref() == Some("mapped")
@@ -224,12 +249,19 @@ fn backends(cells: &[Cell]) -> Vec<Sentence> {
         };
         let flush = if direct.flush.as_deref() == Some("sync") { "SYNC_FLUSH" } else { "ASYNC_FLUSH" };
         let place = format!("{flush} at {}", direct.load);
-        sentences.push(if rate.decided {
+        if rate.decided {
             let text = format!("{place}: `direct` carries {} as much as `mapped`.", times(&rate));
-            Sentence { kind: Kind::Finding, text }
+            sentences.push(Sentence { kind: Kind::Finding, text });
         } else {
-            undecided(&place, &rate, "`direct`", "`mapped`")
-        });
+            open.push(format!("{place} ({} times, {})", significant(rate.ratio), compare_rounds(&rate)));
+        }
+    }
+    if !open.is_empty() {
+        let text = format!(
+            "`direct` against `mapped`: no conclusion with {}; the rounds differ as much as the backends do.",
+            open.join("; ")
+        );
+        sentences.push(Sentence { kind: Kind::Undecided, text });
     }
     sentences
 }
