@@ -65,6 +65,8 @@ pub struct Sample {
     pub memory: Option<Memory>,
     /// The device, measured right after; empty when it was not.
     pub floor: Vec<FloorRate>,
+    /// CPU that other servers of a comparison used meanwhile, as a share of one core.
+    pub others_cpu: Option<f64>,
 }
 
 /// The moves of `ringmq.flush.*` within a window.
@@ -153,6 +155,7 @@ pub fn measure(
         flushes: after.0.zip(before.0).map(|(after, before)| after.since(&before, seconds)),
         memory,
         floor: Vec::new(),
+        others_cpu: None,
     })
 }
 

@@ -306,7 +306,7 @@ impl Page<'_> {
 
 const DASH: &str = "–";
 
-const COLUMNS: [(&str, &str); 14] = [
+const COLUMNS: [(&str, &str); 15] = [
     ("name", "Load"),
     ("name", "Server"),
     ("", "Messages/s"),
@@ -320,6 +320,7 @@ const COLUMNS: [(&str, &str); 14] = [
     ("", "Per sync"),
     ("", "Syncs/s"),
     ("", "CPU/msg"),
+    ("", "Resident"),
     ("", "Failed"),
 ];
 
@@ -343,6 +344,7 @@ fn row(cell: &Cell) -> Vec<String> {
         cell.flushes.map_or_else(dash, |f| count(f.messages_per_sync)),
         cell.flushes.map_or_else(dash, |f| count(f.syncs_per_second)),
         cell.cpu_us_per_message.as_ref().map_or_else(dash, |cpu| format!("{} µs", significant(cpu.median))),
+        cell.memory.map_or_else(dash, |memory| bytes(memory.resident_bytes)),
         whole(failed),
     ]
 }
