@@ -286,6 +286,7 @@ pub fn cell(site: &Site, workload: &Workload, samples: &[Sample]) -> Cell {
         received_per_second,
         flushes: flushes(samples),
         floor: middle_floor(samples),
+        floor_share: floor_share(samples),
         cpu_us_per_message: all.and_then(Spread::of),
         memory: samples.last().and_then(|s| s.memory),
         failures: failures(samples),
@@ -361,6 +362,16 @@ fn middle_floor(samples: &[Sample]) -> Vec<FloorRate> {
         floor.extend(rates.get(rates.len() / 2));
     }
     floor
+}
+
+/// Within a round the two were measured one right after the other; between rounds the disk changes.
+fn floor_share(samples: &[Sample]) -> Option<Spread> {
+    let share = |sample: &Sample| -> Option<f64> {
+        let flushes = sample.flushes.filter(|flushes| flushes.syncs > 0)?;
+        let best = sample.floor.iter().map(|rate| rate.syncs_per_second).reduce(f64::max)?;
+        Some(flushes.syncs as f64 / flushes.seconds / best)
+    };
+    samples.iter().map(share).collect::<Option<Vec<f64>>>().and_then(Spread::of)
 }
 
 fn failures(samples: &[Sample]) -> Vec<Failure> {

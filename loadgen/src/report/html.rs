@@ -223,10 +223,9 @@ impl Page<'_> {
                     .map_or(DASH.to_owned(), |r| count(r.syncs_per_second))
             };
             let seen = cell.flushes.map(|f| f.syncs_per_second);
-            let share = match (seen, cell.floor_syncs_per_second()) {
-                (Some(seen), Some(floor)) => format!("{:.0} %", 100.0 * seen / floor),
-                _ => DASH.to_owned(),
-            };
+            let share = cell.floor_share.as_ref().map_or(DASH.to_owned(), |share| {
+                format!("{:.0} % ({:.0}–{:.0})", 100.0 * share.median, 100.0 * share.min, 100.0 * share.max)
+            });
             self.put(format_args!(
                 "<tr><td class=\"name\">{}</td><td class=\"name\">{}</td><td data-label=\"Write size\">{}</td><td data-label=\"O_DSYNC /s\">{}</td><td data-label=\"fdatasync /s\">{}</td><td data-label=\"Server syncs /s\">{}</td><td data-label=\"Share of the better\">{share}</td></tr>\n",
                 escape(&cell.load),
