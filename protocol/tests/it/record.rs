@@ -2,7 +2,7 @@
 
 use protocol::message::{
     BatchError, BatchItem, HostBytes, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RecordError, StoredMessage,
-    batch_items, body_crc, stored_messages, sys_flag, write_batch_item,
+    batch_items, body_crc, offset_message_id, stored_messages, sys_flag, write_batch_item,
 };
 use protocol::properties;
 
@@ -74,6 +74,20 @@ fn record_of_the_specification_is_read() {
     assert_eq!(message, expected);
     assert_eq!(message.check_body_crc(), Ok(()));
     assert_eq!(properties::tags_code(message.properties), 2_598_919);
+}
+
+#[test]
+fn record_of_the_store_specification_is_read() {
+    let bytes = store_vector();
+    let (message, consumed) = StoredMessage::decode(&bytes).unwrap();
+    assert_eq!((consumed, message.queue_offset, message.physical_offset), (115, 3, 0));
+    assert_eq!((message.topic, message.queue_id, message.body), ("TopicTest", 1, &b"hello"[..]));
+    assert_eq!(message.born_host, HostBytes { ip: [127, 0, 0, 1].into(), port: 50_000 });
+    assert_eq!(message.store_timestamp_ms - message.born_timestamp_ms, 123);
+    assert_eq!(message.check_body_crc(), Ok(()));
+    let store_port = u16::try_from(message.store_host.port).unwrap();
+    let id = offset_message_id(message.store_host.ip, store_port, message.physical_offset);
+    assert_eq!(id.as_str(), "7F00000100002A9F0000000000000000");
 }
 
 #[test]
