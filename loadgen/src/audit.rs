@@ -55,6 +55,11 @@ impl Plan {
         if self.kill { self.rounds + self.rounds / 2 + 5 } else { self.rounds }
     }
 
+    /// Kills that must come during recovery: one in five.
+    fn recovery_kills(&self) -> usize {
+        self.rounds.div_ceil(5) as usize
+    }
+
     /// Bytes that the store may come to.
     pub fn bytes_max(&self) -> u64 {
         let message = self.workload.body.mean() + 300.0;
@@ -320,7 +325,7 @@ impl Audit<'_> {
         let counted = rounds.iter().filter(|round| round.counts).count();
         if self.plan.kill {
             let in_recovery = rounds.iter().filter(|round| round.counts && round.killed_in_recovery).count();
-            let needed = self.plan.rounds.div_ceil(5) as usize;
+            let needed = self.plan.recovery_kills();
             if counted < self.plan.rounds as usize {
                 verdict.push(format!(
                     "Only {counted} of {} rounds count after {} attempts: too few for a verdict.",

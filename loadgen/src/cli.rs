@@ -21,8 +21,8 @@ use crate::units::{Cores, parse_bytes, parse_cores};
 
 /// Measures RocketMQ brokers over the wire: what each flush mode costs, and what it keeps.
 ///
-/// Without --namesrv the server that this program carries is started, on its own cores and in a directory of its own, so
-/// one file copied to a host measures that host.
+/// Without --namesrv the server that this program carries is started, on its own cores and in a
+/// directory of its own: one file copied to a host measures that host.
 ///
 /// To begin with:
 ///

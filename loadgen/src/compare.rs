@@ -446,7 +446,7 @@ mod tests {
             body: BodySize::Fixed(1024),
             queues: 4,
             directory: PathBuf::from("nowhere"),
-            bytes_per_round: 6 << 30,
+            bytes_per_round: 4 << 30,
             segment_bytes: 64 << 20,
             server_cores: None,
             program: None,

@@ -44,7 +44,7 @@ pub(super) struct CompareArgs {
     #[arg(long, default_value_t = 4)]
     queues: u32,
     /// Stores of one round may hold this much together; windows end early at it
-    #[arg(long, value_parser = parse_bytes, value_name = "SIZE", default_value = "6GiB")]
+    #[arg(long, value_parser = parse_bytes, value_name = "SIZE", default_value = "4GiB")]
     bytes_per_round: u64,
     /// Begin of the topic's name
     #[arg(long, default_value = "loadgen")]
