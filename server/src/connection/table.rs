@@ -79,7 +79,10 @@ impl Outgoing {
         while self.unsent() > 0 && !self.failed {
             match stream.try_send(&self.bytes[self.sent..]) {
                 Ok(sent) => self.sent += sent,
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return false,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    self.forget_sent();
+                    return false;
+                }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(_) => {
                     // The reader learns it too and ends the connection.
@@ -95,6 +98,15 @@ impl Outgoing {
             self.bytes.shrink_to(OUTGOING_RETAINED_BYTES);
         }
         true
+    }
+
+    /// Drops what was sent, once that is at least as much as what is left: each byte is moved at most once on average,
+    /// and a peer that is always a little behind doesn't make the buffer grow.
+    fn forget_sent(&mut self) {
+        if self.sent >= self.unsent() {
+            self.bytes.drain(..self.sent);
+            self.sent = 0;
+        }
     }
 }
 
@@ -122,6 +134,12 @@ impl<R: Runtime> Connections<R> {
     /// None yet; owned by the calling thread.
     #[must_use]
     pub fn new(limits: ConnectionLimits) -> Connections<R> {
+        Connections::owned_by(std::thread::current().id(), limits)
+    }
+
+    /// None yet; owned by the thread `owner`, which alone may serve them.
+    #[must_use]
+    pub fn owned_by(owner: ThreadId, limits: ConnectionLimits) -> Connections<R> {
         Connections {
             slots: Vec::new(),
             free: Vec::new(),
@@ -130,7 +148,7 @@ impl<R: Runtime> Connections<R> {
             limits,
             counters: ConnectionCounters::default(),
             second: 0,
-            owner: std::thread::current().id(),
+            owner,
         }
     }
 
@@ -201,6 +219,19 @@ impl<R: Runtime> Connections<R> {
         self.open_count == 0
     }
 
+    /// Whether so much waits to be sent to the peer that nothing more should be made for it.
+    #[must_use]
+    pub fn is_full(&self, key: ConnectionKey) -> bool {
+        self.get(key).is_some_and(|connection| connection.outgoing.borrow().unsent() >= self.limits.unsent_bytes_max)
+    }
+
+    /// Memory that answers take, sent or not, over all connections.
+    #[must_use]
+    pub fn answer_bytes(&self) -> usize {
+        let connections = self.slots.iter().filter_map(|slot| slot.connection.as_ref());
+        connections.map(|connection| connection.outgoing.borrow().bytes.capacity()).sum()
+    }
+
     /// The other end's address.
     #[must_use]
     pub fn peer_address(&self, key: ConnectionKey) -> Option<std::net::SocketAddr> {
@@ -244,8 +275,7 @@ impl<R: Runtime> Connections<R> {
 
     /// Appends a request of ours (never needed for an answer), unless the peer has too much unsent already.
     pub fn push(&mut self, key: ConnectionKey, write: impl FnOnce(&mut Vec<u8>)) -> bool {
-        let unsent_max = self.limits.unsent_bytes_max;
-        let is_full = self.get(key).is_none_or(|connection| connection.outgoing.borrow().unsent() >= unsent_max);
+        let is_full = !self.is_open(key) || self.is_full(key);
         if !is_full {
             self.answer(key, write);
         }
