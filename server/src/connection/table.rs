@@ -3,7 +3,7 @@
 //! Never receives, never decides what to answer. Keys carry a generation: an answer for a connection that is gone
 //! meanwhile reaches nobody, not its successor in the same place.
 
-use std::{cell::RefCell, future::Future, rc::Rc, thread::ThreadId};
+use std::{cell::RefCell, future::Future, rc::Rc};
 
 use engine::io::{Runtime, Stream, event::Broadcast};
 
@@ -118,6 +118,19 @@ struct Slot<R: Runtime> {
     connection: Option<Connection<R>>,
 }
 
+/// Tells live threads apart for the price of an address: it is checked for every command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadMark(usize);
+
+impl ThreadMark {
+    /// The calling thread's.
+    #[must_use]
+    pub fn here() -> ThreadMark {
+        thread_local!(static MARK: u8 = const { 0 });
+        MARK.with(|mark| ThreadMark(std::ptr::from_ref(mark).addr()))
+    }
+}
+
 /// See the module.
 pub struct Connections<R: Runtime> {
     slots: Vec<Slot<R>>,
@@ -127,19 +140,19 @@ pub struct Connections<R: Runtime> {
     limits: ConnectionLimits,
     counters: ConnectionCounters,
     second: u64,
-    owner: ThreadId,
+    owner: ThreadMark,
 }
 
 impl<R: Runtime> Connections<R> {
     /// None yet; owned by the calling thread.
     #[must_use]
     pub fn new(limits: ConnectionLimits) -> Connections<R> {
-        Connections::owned_by(std::thread::current().id(), limits)
+        Connections::owned_by(ThreadMark::here(), limits)
     }
 
     /// None yet; owned by the thread `owner`, which alone may serve them.
     #[must_use]
-    pub fn owned_by(owner: ThreadId, limits: ConnectionLimits) -> Connections<R> {
+    pub fn owned_by(owner: ThreadMark, limits: ConnectionLimits) -> Connections<R> {
         Connections {
             slots: Vec::new(),
             free: Vec::new(),
@@ -249,7 +262,7 @@ impl<R: Runtime> Connections<R> {
     /// # Panics
     /// When it isn't.
     pub fn assert_owned_here(&self) {
-        let here = std::thread::current().id();
+        let here = ThreadMark::here();
         assert!(self.owner == here, "a connection of {:?} is served on {here:?}: mis-routed", self.owner);
     }
 

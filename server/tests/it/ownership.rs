@@ -5,7 +5,6 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
     rc::Rc,
-    thread::ThreadId,
 };
 
 use engine::{
@@ -22,7 +21,7 @@ use server::{
     client_registry::{ClientRegistry, ClientRegistryLimits},
     connection::{
         Service, Step,
-        table::{ConnectionKey, ConnectionLimits, Connections},
+        table::{ConnectionKey, ConnectionLimits, Connections, ThreadMark},
     },
     consumer_offset::ConsumerOffsets,
     group::GroupTable,
@@ -34,8 +33,8 @@ use crate::world::{BROKER, settings};
 const LIMITS: ConnectionLimits = ConnectionLimits { count_max: 10, unsent_bytes_max: 1 << 20, idle_seconds_max: 120 };
 
 /// A thread that isn't this one.
-fn another_thread() -> ThreadId {
-    std::thread::spawn(|| std::thread::current().id()).join().unwrap()
+fn another_thread() -> ThreadMark {
+    std::thread::spawn(ThreadMark::here).join().unwrap()
 }
 
 /// The text of the panic that `run` ends in.
@@ -54,7 +53,7 @@ fn connections_are_served_by_the_thread_that_owns_them() {
 
 #[test]
 fn a_command_that_reaches_the_broker_on_the_wrong_thread_ends_it() {
-    let mut here = broker_on(std::thread::current().id());
+    let mut here = broker_on(ThreadMark::here());
     assert!(matches!(hand_over_a_command(&mut here), Step::Done));
     let mut elsewhere = broker_on(another_thread());
     let text = panic_text(|| {
@@ -80,7 +79,7 @@ fn hand_over_a_command(broker: &mut Broker<ScriptRuntime>) -> Step {
 }
 
 /// A broker whose connections belong to `owner`.
-fn broker_on(owner: ThreadId) -> Broker<ScriptRuntime> {
+fn broker_on(owner: ThreadMark) -> Broker<ScriptRuntime> {
     let runtime = ScriptRuntime::new(1);
     let store_settings = StoreSettings {
         root: PathBuf::from("/store"),
