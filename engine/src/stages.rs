@@ -310,7 +310,7 @@ pub async fn read_cold<R: Runtime>(
             let (reads, directory, segment_bytes) = {
                 let shard = shard.borrow();
                 let (written_end, segment_bytes) = (shard.written_end(), shard.log().segment_bytes());
-                let reads = shard.cold().plan(*start, written_end, segment_bytes);
+                let reads = shard.cold().plan(*start, written_end);
                 (reads, shard.settings().root.join("commitlog"), segment_bytes)
             };
             for read in reads {
