@@ -54,7 +54,9 @@ fn arrows_between_our_crates_go_one_way() {
     assert_eq!(names, allowed.keys().copied().collect::<Vec<_>>(), "the members of the workspace");
     let complaints: Vec<String> = members
         .iter()
-        .flat_map(|member| member.dependencies.iter().map(move |(name, _)| (member.name.as_str(), name.as_str())))
+        .flat_map(|member| {
+            member.dependencies.iter().map(move |(name, _)| (member.name.as_str(), name.as_str()))
+        })
         .filter(|(from, to)| allowed.contains_key(to) && !allowed[from].contains(to))
         .map(|(from, to)| format!("{from} -> {to}"))
         .collect();
