@@ -245,14 +245,7 @@ async fn open_log<R: Runtime>(
     } else {
         Vec::new()
     };
-    Ok(CommitLog::new(
-        runtime.clone(),
-        segment_bytes,
-        segment,
-        end,
-        &block_start,
-        settings.tail_cache_bytes,
-    ))
+    Ok(CommitLog::new(runtime.clone(), segment_bytes, segment, end, &block_start, settings.tail_cache_bytes))
 }
 
 /// What may be promised about durability at this moment.

@@ -6,3 +6,7 @@
 )]
 
 mod script_runtime;
+mod metadata;
+mod stored;
+mod consume_queue;
+mod recover;

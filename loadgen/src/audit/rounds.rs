@@ -221,7 +221,12 @@ fn kill_in_recovery(server_plan: &ServerPlan, rounds: &[RoundSeen], random: &mut
 fn unclean_bytes(topology: &Topology) -> Result<Option<u64>> {
     let mut sum = None;
     for broker in &topology.brokers {
-        let table = Control::connect(broker.address)?.runtime_info()?;
+        let table = match Control::connect(broker.address)?.runtime_info() {
+            Ok(table) => table,
+            // Others' servers may have no counters so soon after their start.
+            Err(Error::Refused { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
         let bytes = table.get("ringmq.recovery.unclean_bytes").and_then(|text| text.parse::<u64>().ok());
         sum = bytes.map(|bytes| bytes + sum.unwrap_or(0)).or(sum);
     }
