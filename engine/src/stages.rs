@@ -368,13 +368,7 @@ pub async fn queue_loop<R: Runtime>(
         if let Err(error) = &synced {
             report(error);
         }
-<<<<<<< HEAD
-        // Behind a fence messages wait that will never be confirmed: the queues have what they will get.
-        let is_over = shard.borrow().is_dispatched_and_durable() || shard.borrow().fence().is_some();
-        if is_stopping && (synced.is_err() || is_over) {
-=======
         if is_stopping && (synced.is_err() || is_sync_failed || is_queue_work_done(&shard.borrow())) {
->>>>>>> refs/heads/etests
             return;
         }
         // Dispatch may have waited for room in the queues' memory.
