@@ -71,6 +71,10 @@ fn a_crash_at_any_operation_leaves_the_old_text_or_the_new_one() {
         for image in images {
             let found = load(&image).unwrap().unwrap_or(0);
             assert!(found == done || found == done + 1, "operation {number}: {found} after {done}");
+            assert!(
+                done == 0 || image.disk().read(PATH).is_some(),
+                "operation {number}: the file is always there"
+            );
             // The file itself is complete; a backup that is there is an earlier text.
             if let Some(bytes) = image.disk().read(PATH) {
                 assert_eq!(parse(&bytes), Ok(found), "operation {number}");

@@ -1,10 +1,15 @@
 //! A process killed, or a machine cut off, at every operation of an opening: the next opening is right.
 
-use engine::io::script::{InFlightFate, PowerCut, ScriptRuntime};
+use std::path::Path;
+
+use engine::{
+    io::script::{InFlightFate, PowerCut, ScriptRuntime},
+    recover::abort,
+};
 
 use crate::stored::{
-    Log, SEGMENT_BYTES, assert_log_is, assert_queues_are, killed_store, open, open_now, put_checkpoint,
-    queue_path, segment_path,
+    Log, QUEUE_FILE_BYTES, ROOT, SEGMENT_BYTES, assert_log_is, assert_queues_are, killed_store, open,
+    open_now, put_checkpoint, queue_path, segment_path,
 };
 
 /// Stops the opening of `store()` at each of its operations, and opens what is then found.
@@ -31,12 +36,28 @@ fn check(store: impl Fn() -> ScriptRuntime, log: &Log, what: &str) {
         }
         runtime.end();
         if finished {
+            assert_all_durable(&store(), log, what);
             assert!(number > 15, "{what}: the opening has more than {number} operations");
             return;
         }
         stops += 1;
         assert!(stops < 2000, "{what}: the opening ends");
     }
+}
+
+/// After an opening of this store and a clean stop nothing that the opening did depends on the page cache.
+fn assert_all_durable(runtime: &ScriptRuntime, log: &Log, what: &str) {
+    drop(open_now(runtime).unwrap());
+    runtime.block_on(abort::remove(runtime, Path::new(ROOT))).unwrap();
+    let image = runtime.disk().power_cut_image(PowerCut::nothing());
+    let mut opened = open_now(&image).unwrap();
+    let recovered = &opened.recovered;
+    assert!(
+        !recovered.killed && !recovered.queues_rebuilt && recovered.cut_bytes == 0,
+        "{what}: {recovered:?}"
+    );
+    assert_log_is(&image, log);
+    assert_queues_are(&image, &mut opened.queues, log);
 }
 
 #[test]
@@ -97,6 +118,29 @@ fn an_opening_that_makes_queues_anew_can_be_cut_off_anywhere() {
             &format!("a hole, killed {killed}"),
         );
     }
+}
+
+#[test]
+fn an_opening_that_makes_queues_anew_never_loses_one_that_only_old_segments_name() {
+    // The checkpoint lets a scan begin with the last of three segments, which doesn't name the first queue.
+    let mut log = Log::default();
+    for _ in 0..12 {
+        log.append("Early", 0, 200);
+    }
+    while log.end < 2 * SEGMENT_BYTES + 3000 {
+        log.append("Topic", 1, 700);
+    }
+    let last_file = log.last().queue_offset * 20 / QUEUE_FILE_BYTES * QUEUE_FILE_BYTES;
+    check(
+        || {
+            let runtime = killed_store(&log);
+            put_checkpoint(&runtime, log.last().store_timestamp_ms + 10_000);
+            runtime.disk().damage(queue_path("Topic", 1, last_file - QUEUE_FILE_BYTES), 60, &[0; 20]);
+            runtime
+        },
+        &log,
+        "an early queue",
+    );
 }
 
 #[test]

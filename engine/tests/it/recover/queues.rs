@@ -90,6 +90,18 @@ fn a_hole_in_a_queue_is_found() {
 }
 
 #[test]
+fn damage_in_a_queue_file_that_is_not_read_through_is_found_where_it_is_met() {
+    // Five files; the first entry of the first one is looked at to find the min offset.
+    let mut log = Log::default();
+    for _ in 0..45 {
+        log.append("Topic", 0, 100);
+    }
+    let runtime = clean_store(&log);
+    runtime.disk().damage(queue_path("Topic", 0, 0), 0, &[0; 20]);
+    check(&runtime, &log, true, "the first entry");
+}
+
+#[test]
 fn a_torn_entry_is_made_anew_after_a_kill() {
     let log = Log::of(90);
     let last =
