@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use engine::{
-    io::script::{InFlightFate, PowerCut, ScriptRuntime},
+    io::script::{Done, InFlightFate, Kind, PowerCut, ScriptRuntime},
     recover::abort,
 };
 
@@ -12,14 +12,15 @@ use crate::stored::{
     open_now, put_checkpoint, queue_path, segment_path,
 };
 
-/// Stops the opening of `store()` at each of its operations, and opens what is then found.
-fn check(store: impl Fn() -> ScriptRuntime, log: &Log, what: &str) {
+/// Stops the opening of `store()` at each of its operations, and opens what is then found; after a power cut, with
+/// `cuts` more choices of what it left.
+fn check(store: impl Fn() -> ScriptRuntime, log: &Log, cuts: u64, what: &str) {
     let mut stops = 0;
     for number in 1.. {
         let runtime = store();
         runtime.plan().stop_at(number);
         let finished = runtime.try_block_on(open(&runtime)).is_some();
-        let images = [
+        let mut images = vec![
             ("kill, nothing of what was in flight", runtime.disk().kill_image(InFlightFate::Absent)),
             ("kill, all of what was in flight", runtime.disk().kill_image(InFlightFate::Whole)),
             ("kill, parts", runtime.disk().kill_image(InFlightFate::Seed(number))),
@@ -27,6 +28,10 @@ fn check(store: impl Fn() -> ScriptRuntime, log: &Log, what: &str) {
             ("power cut, parts", runtime.disk().power_cut_image(PowerCut::seed(number))),
             ("power cut, other parts", runtime.disk().power_cut_image(PowerCut::seed(!number))),
         ];
+        for seed in 0..cuts {
+            let seed = number * 1000 + seed;
+            images.push(("power cut, more parts", runtime.disk().power_cut_image(PowerCut::seed(seed))));
+        }
         for (how, image) in images {
             let what = format!("{what}, operation {number}, {how}");
             let mut opened = open_now(&image).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -63,12 +68,13 @@ fn assert_all_durable(runtime: &ScriptRuntime, log: &Log, what: &str) {
 #[test]
 fn an_opening_that_cuts_a_torn_tail_can_be_cut_off_anywhere() {
     let log = Log::of(40);
-    let long = Log::of(60);
+    let mut long = Log::of(60);
+    long.append("Ahead", 7, 50);
     check(
         || {
             let runtime = killed_store(&log);
             // Queues that are ahead, a torn record, rubbish further on, a prepared segment with a trace of a record.
-            long.put_queues(&runtime.disk(), 60);
+            long.put_queues(&runtime.disk(), 61);
             let at = log.end % SEGMENT_BYTES;
             let from = usize::try_from(log.end).unwrap();
             let base = log.end - at;
@@ -79,6 +85,7 @@ fn an_opening_that_cuts_a_torn_tail_can_be_cut_off_anywhere() {
             runtime
         },
         &log,
+        0,
         "torn tail",
     );
 }
@@ -96,6 +103,7 @@ fn an_opening_that_fills_queues_can_be_cut_off_anywhere() {
             runtime
         },
         &log,
+        0,
         "queues behind",
     );
 }
@@ -115,6 +123,7 @@ fn an_opening_that_makes_queues_anew_can_be_cut_off_anywhere() {
                 runtime
             },
             &log,
+            0,
             &format!("a hole, killed {killed}"),
         );
     }
@@ -139,11 +148,34 @@ fn an_opening_that_makes_queues_anew_never_loses_one_that_only_old_segments_name
             runtime
         },
         &log,
+        12,
         "an early queue",
     );
 }
 
 #[test]
+fn before_a_queue_is_made_anew_the_checkpoint_says_durably_that_none_can_be_trusted() {
+    let log = Log::of(60);
+    let runtime = killed_store(&log);
+    put_checkpoint(&runtime, log.last().store_timestamp_ms + 10_000);
+    runtime.disk().damage(queue_path("Topic", 1, 0), 60, &[0; 20]);
+    drop(open_now(&runtime).unwrap());
+    let done = runtime.plan().log();
+    let in_queues = |done: &Done| done.operation.path.starts_with("/store/consumequeue");
+    let removed =
+        done.iter().position(|done| done.operation.kind == Kind::Remove && in_queues(done)).unwrap();
+    let checkpoint = Path::new(ROOT).join("checkpoint");
+    let replaced = done[..removed]
+        .iter()
+        .position(|done| done.operation.target.as_deref() == Some(&checkpoint))
+        .expect("the checkpoint is replaced first");
+    let synced = done[replaced..removed]
+        .iter()
+        .any(|done| done.operation.kind == Kind::SyncDirectory && done.operation.path == Path::new(ROOT));
+    assert!(synced, "and its name is durable");
+}
+
+#[test]
 fn a_first_opening_can_be_cut_off_anywhere() {
-    check(|| ScriptRuntime::new(1), &Log::default(), "new store");
+    check(|| ScriptRuntime::new(1), &Log::default(), 0, "new store");
 }
