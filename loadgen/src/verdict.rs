@@ -138,6 +138,9 @@ fn warn(cell: &Cell, verdict: &mut Verdict) {
     if cell.unanswered > 0 {
         what.push(format!("{} never answered", whole(cell.unanswered)));
     }
+    if cell.unsent > 0 {
+        what.push(format!("{} due and never sent", whole(cell.unsent)));
+    }
     if cell.connections_lost > 0 {
         what.push(format!("{} connections closed by the server", whole(cell.connections_lost)));
     }

@@ -63,6 +63,7 @@ fn cell(server: &str, load: (u32, u32), rounds: &[f64]) -> Cell {
         memory: None,
         failures: Vec::new(),
         unanswered: 0,
+        unsent: 0,
         connections_lost: 0,
         rounds: rounds.iter().enumerate().map(round).collect(),
     }
