@@ -145,7 +145,7 @@ fn warn(cell: &Cell, verdict: &mut Verdict) {
         what.push(format!("{} connections closed by the server", whole(cell.connections_lost)));
     }
     let text = format!(
-        "Not every request of {} at {} succeeded ({}): its latencies are of the successful ones only.",
+        "Not every request of {} at {} succeeded ({}). Refused ones are in no latency figure.",
         cell.server,
         cell.load,
         what.join("; ")
