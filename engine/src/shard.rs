@@ -30,7 +30,10 @@ use crate::{
         Runtime,
         event::{Broadcast, Event},
     },
-    limits::{PULL_SCAN_ENTRIES_MAX, RECORD_OVERHEAD_BYTES_MAX, UNWRITTEN_BYTES_MAX},
+    limits::{
+        ASYNC_WRITE_BYTES_MIN, ASYNC_WRITE_LINGER, PULL_SCAN_ENTRIES_MAX, RECORD_OVERHEAD_BYTES_MAX,
+        UNWRITTEN_BYTES_MAX,
+    },
     offset::{LogOffset, QueueOffset},
     read::{
         cold::ColdCache,
@@ -589,6 +592,17 @@ impl<R: Runtime> Shard<R> {
         if self.time_mark.is_none() && self.log.end() > self.flush.flushed_end() {
             self.time_mark = Some((self.log.end(), self.last_store_timestamp_ms));
         }
+    }
+
+    /// How long the next write waits for company: in ASYNC_FLUSH nobody waits for a write, and a block that is written
+    /// for each message is written many times. Far below the 20 ms that a kill may cost.
+    pub(crate) fn write_linger(&self) -> Option<Duration> {
+        let unwritten = self.log.end().since(self.flush.written_end());
+        let is_worth_it = matches!(self.flush.mode(), crate::write::flush::FlushMode::Async(_))
+            && unwritten > 0
+            && unwritten < ASYNC_WRITE_BYTES_MIN
+            && !self.stopping;
+        is_worth_it.then_some(ASYNC_WRITE_LINGER)
     }
 
     /// Everything below survives kill -9.

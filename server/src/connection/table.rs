@@ -3,7 +3,7 @@
 //! Never receives, never decides what to answer. Keys carry a generation: an answer for a connection that is gone
 //! meanwhile reaches nobody, not its successor in the same place.
 
-use std::{cell::RefCell, future::Future, rc::Rc, thread::ThreadId};
+use std::{cell::RefCell, future::Future, rc::Rc};
 
 use engine::io::{Runtime, Stream, event::Broadcast};
 
@@ -106,6 +106,17 @@ struct Slot<R: Runtime> {
     connection: Option<Connection<R>>,
 }
 
+/// Tells live threads apart for the price of an address: it is checked for every command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ThreadMark(usize);
+
+impl ThreadMark {
+    fn here() -> ThreadMark {
+        thread_local!(static MARK: u8 = const { 0 });
+        MARK.with(|mark| ThreadMark(std::ptr::from_ref(mark).addr()))
+    }
+}
+
 /// See the module.
 pub struct Connections<R: Runtime> {
     slots: Vec<Slot<R>>,
@@ -115,7 +126,7 @@ pub struct Connections<R: Runtime> {
     limits: ConnectionLimits,
     counters: ConnectionCounters,
     second: u64,
-    owner: ThreadId,
+    owner: ThreadMark,
 }
 
 impl<R: Runtime> Connections<R> {
@@ -130,7 +141,7 @@ impl<R: Runtime> Connections<R> {
             limits,
             counters: ConnectionCounters::default(),
             second: 0,
-            owner: std::thread::current().id(),
+            owner: ThreadMark::here(),
         }
     }
 
@@ -218,7 +229,7 @@ impl<R: Runtime> Connections<R> {
     /// # Panics
     /// When it isn't.
     pub fn assert_owned_here(&self) {
-        let here = std::thread::current().id();
+        let here = ThreadMark::here();
         assert!(self.owner == here, "a connection of {:?} is served on {here:?}: mis-routed", self.owner);
     }
 
