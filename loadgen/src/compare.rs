@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::floor::{self, Floor, FloorRate, Method};
 use crate::histogram::Interval;
 use crate::plan::{BodySize, Pacing, Roles, Workload};
-use crate::process::Environment;
+use crate::process::{Environment, pin_thread};
 use crate::report::{Cell, FORMAT, Fact, Report};
 use crate::run::{Sample, Site, Style, cell, facts, intervals, load_name, measure, topic_names};
 use crate::terminal::Progress;
@@ -324,14 +324,20 @@ impl Budget {
     }
 }
 
-/// The device at the size of the groups just seen; without counters at one block.
+/// The device at the size of the groups just seen, without counters at one block; from the server's core, which is idle
+/// now, so that both had the same machine.
 fn device(floor: &mut Floor, sample: &Sample, plan: &Comparison) -> Result<Vec<FloorRate>> {
     let group = sample.flushes.and_then(|f| f.bytes_per_sync()).unwrap_or(floor::BLOCK_BYTES as u64);
-    let mut rates = Vec::new();
-    for method in [Method::Dsync, Method::Fdatasync] {
-        rates.push(floor.measure(method, group, plan.floor_duration)?);
-    }
-    Ok(rates)
+    let core = plan.server_cores.as_ref().and_then(|cores| cores.0.first().copied());
+    let measure_all = || {
+        if let Some(core) = core {
+            pin_thread(core)?;
+        }
+        let methods = [Method::Dsync, Method::Fdatasync];
+        methods.into_iter().map(|method| floor.measure(method, group, plan.floor_duration)).collect()
+    };
+    std::thread::scope(|scope| scope.spawn(measure_all).join())
+        .unwrap_or_else(|_| Err(Error::Data("the device-floor thread panicked; see above".to_owned())))
 }
 
 fn start_round(plan: &Comparison, style: &Style) -> Result<Vec<Contender>> {
