@@ -385,7 +385,7 @@ async fn deliver_loop<R: Runtime>(
         if was_writable && !broker.is_writable() {
             was_writable = false;
             crate::log::warn(&format!("{}: {}", broker.identity.name, broker.fence_remark()));
-            broker.topics_changed.wake_all();
+            broker.on_fenced();
         }
     }
 }

@@ -147,6 +147,7 @@ impl<R: Runtime> Broker<R> {
         put("ringmq.connections.refused", connections.refused.to_string());
         put("ringmq.connections.malformed", connections.malformed.to_string());
         put("ringmq.connections.idle_closed", connections.idle.to_string());
+        put("ringmq.connections.answer_bytes", self.connections.answer_bytes().to_string());
         put("ringmq.recovery.how", self.recovery.how.clone());
         put("ringmq.recovery.unclean_bytes", self.recovery.unclean_bytes.to_string());
         table
