@@ -88,9 +88,14 @@ impl CompareArgs {
         if carried && !plan.keep {
             self.carried.remove_if_empty();
         }
+        let files = if self.no_report {
+            None
+        } else {
+            Some(outcome.report.write_all(&self.report, &outcome.intervals())?)
+        };
         show(&outcome.report);
-        if !self.no_report {
-            tell(&outcome.report.write_all(&self.report, &outcome.intervals())?);
+        if let Some(files) = &files {
+            tell(files);
         }
         Ok(outcome.report.cells.iter().all(|cell| cell.is_clean()))
     }
