@@ -126,7 +126,11 @@ impl ColdCache {
 
     /// A piece was read.
     pub fn on_read(&mut self, start: LogOffset, bytes: Vec<u8>) {
-        assert_eq!(start.get(), self.piece_start(start), "pieces are counted from the beginning of their file");
+        assert_eq!(
+            start.get(),
+            self.piece_start(start),
+            "pieces are counted from the beginning of their file"
+        );
         self.clock += 1;
         self.pieces.insert(start.get(), Piece { bytes, used: self.clock });
         while self.pieces.len() > self.pieces_max {

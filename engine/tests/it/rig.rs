@@ -188,7 +188,12 @@ impl Rig {
     }
 
     /// Sends when there is room.
-    pub async fn send_patiently(&self, topic: &str, queue_id: u32, lens: &[usize]) -> Result<(), AppendError> {
+    pub async fn send_patiently(
+        &self,
+        topic: &str,
+        queue_id: u32,
+        lens: &[usize],
+    ) -> Result<(), AppendError> {
         loop {
             match self.send_batch(topic, queue_id, lens, |_| {}) {
                 Err(AppendError::NoRoom(_)) => {
