@@ -7,7 +7,10 @@
 
 use std::{cell::RefCell, net::SocketAddr, rc::Rc, time::Duration};
 
-use engine::io::{Runtime, Stream, event::{Event, first}};
+use engine::io::{
+    Runtime, Stream,
+    event::{Event, first},
+};
 use protocol::{
     Serialization, Session,
     code::{request, response},
@@ -62,8 +65,12 @@ pub async fn start<R: Runtime>(runtime: &R, broker: &Shared<Broker<R>>, start: &
     names.extend(start.embedded_namesrv.map(|address| address.to_string()));
     let told = Event::new();
     let waiting = Rc::new(RefCell::new(names.len()));
-    let mut registration =
-        Registration { stop: Event::new(), running: Rc::new(RefCell::new(names.len())), ended: Event::new(), stops: Vec::new() };
+    let mut registration = Registration {
+        stop: Event::new(),
+        running: Rc::new(RefCell::new(names.len())),
+        ended: Event::new(),
+        stops: Vec::new(),
+    };
     for name in names {
         let stop = Event::new();
         registration.stops.push(stop.clone());
@@ -115,7 +122,10 @@ impl<R: Runtime> Task<R> {
                 Err(problem) => {
                     if !self.is_warned {
                         self.is_warned = true;
-                        crate::log::warn(&format!("name server {}: {problem}; tried again every second", self.name));
+                        crate::log::warn(&format!(
+                            "name server {}: {problem}; tried again every second",
+                            self.name
+                        ));
                     }
                     // The start doesn't wait for one that is down.
                     self.count_told();
@@ -235,7 +245,8 @@ impl<R: Runtime> Task<R> {
             broker_id: 0,
         };
         let mut frame = Vec::new();
-        let writer = write_request(&mut frame, Serialization::Json, request::UNREGISTER_BROKER, self.opaque, 0);
+        let writer =
+            write_request(&mut frame, Serialization::Json, request::UNREGISTER_BROKER, self.opaque, 0);
         header.encode(writer).finish();
         frame
     }

@@ -21,7 +21,7 @@ fn two_shards_are_two_brokers_and_each_owns_what_it_is_sent() {
     let cluster = ClusterInfo::from_json(&cluster.expect_code(0).body).unwrap();
     assert_eq!(cluster.broker_addr_table.len(), 2);
     for (number, (name, address)) in server.brokers.iter().enumerate() {
-        assert_eq!(cluster.broker_addr_table[name].broker_addrs["0"], address.to_string());
+        assert_eq!(cluster.broker_addr_table[name].broker_addrs[&0], address.to_string());
         let mut peer = TcpPeer::connect(*address);
         for _ in 0..=number {
             peer.call(&ask::send("T", "", format!("for {name}"))).expect_code(0);
@@ -86,7 +86,11 @@ fn only_the_shard_runs_on_its_core() {
             continue;
         }
         let may_run_there = expand(&allowed).contains(&cores[cores.len() - 1]);
-        assert_eq!(name == "broker-a", may_run_there, "{name} may run on {allowed}; the shard is on {shard_core}");
+        assert_eq!(
+            name == "broker-a",
+            may_run_there,
+            "{name} may run on {allowed}; the shard is on {shard_core}"
+        );
         by_core.insert(name, allowed);
     }
     assert_eq!(by_core["broker-a"], shard_core);
@@ -108,7 +112,8 @@ fn helpers_share_the_cores_when_every_core_has_a_shard() {
     let shards = threads(&server);
     for (number, core) in cores.iter().take(4).enumerate() {
         let name = if cores.len() == 1 { "broker-a".to_owned() } else { format!("broker-a-{number}") };
-        let found = shards.iter().find(|thread| thread.0 == name).unwrap_or_else(|| panic!("{name}: {shards:?}"));
+        let found =
+            shards.iter().find(|thread| thread.0 == name).unwrap_or_else(|| panic!("{name}: {shards:?}"));
         assert_eq!(found.1, core.to_string());
     }
 }
