@@ -38,6 +38,7 @@ use crate::{
     consumer_offset::ConsumerOffsets,
     group::GroupTable,
     processor::{offset::PendingSearch, pull::ColdPull, send::SendScratch},
+    registrar::TopicChanges,
     target::Targets,
     topic::TopicTable,
 };
@@ -89,8 +90,9 @@ pub struct Broker<R: Runtime> {
     pub clients: ClientRegistry,
     /// The metadata files.
     pub metadata: Metadata,
-    /// Set when topics changed: the name servers are told at once.
+    /// Woken when topics changed or may no longer be written: the name servers are told at once.
     pub topics_changed: Broadcast,
+    pub(crate) topic_changes: TopicChanges,
     pub(crate) connections: Connections<R>,
     pub(crate) scratch: SendScratch,
     /// Topics whose creation isn't durable yet, and what makes it so.
@@ -182,6 +184,7 @@ impl<R: Runtime> Broker<R> {
             clients: parts.clients,
             metadata: parts.metadata,
             topics_changed: Broadcast::new(),
+            topic_changes: TopicChanges::default(),
             connections: parts.connections,
             scratch,
             undurable_topics: HashMap::new(),

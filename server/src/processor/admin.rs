@@ -86,6 +86,7 @@ impl<R: Runtime> Broker<R> {
         let generation = self.metadata.writer.borrow_mut().request(self.metadata.topics);
         self.undurable_topics.insert(topic.to_owned(), generation);
         self.refresh_target(topic);
+        self.topic_changes.add(topic);
         self.topics_changed.wake_all();
     }
 
