@@ -83,7 +83,9 @@ fn serve(args: &ServeArgs) -> Result<(), StartError> {
     }
     let root = &settings.store_path_root_dir;
     let facts = Facts::gather(root).map_err(|error| {
-        StartError(format!("cannot look at the data directory {}: {error}", root.display()))
+        StartError(format!(
+            "cannot look at the {error}; choose a directory that this user may use with --data"
+        ))
     })?;
     let placement = place(&settings, &facts).map_err(|error| StartError(error.to_string()))?;
     for note in &placement.notes {
@@ -201,7 +203,7 @@ fn gone(place: &ShardPlace) -> StartError {
 /// Says why an executor can't be made, and what to do.
 fn explain_ring(error: &io::Error) -> String {
     let text = error.to_string();
-    if text.contains("MEMLOCK") || text.contains("memlock") {
+    if text.to_ascii_lowercase().contains("memlock") {
         return format!(
             "too little memory may be locked for io_uring ({text}); raise it with `ulimit -l 65536` or \
              LimitMEMLOCK=64M in the unit file"
@@ -336,13 +338,25 @@ fn write_layout(root: &Path, placement: &Placement) -> Result<(), StartError> {
             root.display()
         ))
     };
-    fs::create_dir_all(root).map_err(explain)?;
+    create_durably(root).map_err(explain)?;
     if let Some(layout) = placement.layout_to_write {
         let temporary = root.join("ringmq.json.tmp");
         let mut file = fs::File::create(&temporary).map_err(explain)?;
         file.write_all(layout.to_json().as_bytes()).and_then(|()| file.sync_all()).map_err(explain)?;
         fs::rename(&temporary, root.join("ringmq.json")).map_err(explain)?;
         fs::File::open(root).and_then(|directory| directory.sync_all()).map_err(explain)?;
+    }
+    Ok(())
+}
+
+/// Creates a directory and those above it that are missing. Their names survive a power cut when this returns: what is
+/// acknowledged lies below them.
+fn create_durably(directory: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = directory.ancestors().take_while(|path| !path.exists()).collect();
+    fs::create_dir_all(directory)?;
+    for created in missing {
+        let parent = created.parent().filter(|parent| !parent.as_os_str().is_empty());
+        fs::File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
     }
     Ok(())
 }

@@ -197,11 +197,10 @@ async fn has_space<R: Runtime>(
     root: &std::path::Path,
 ) -> Result<(), ShardError> {
     let doing = |what, path: &std::path::Path| StoreError::io(what, path.to_path_buf());
-    runtime.create_directory(root).await.map_err(doing("creating the data directory", root))?;
     let log = root.join("commitlog");
     let files = runtime.list(&log).await.map_err(doing("listing", &log))?.unwrap_or_default();
     let available =
-        runtime.disk_space(root).await.map_err(doing("asking for the space on disk", root))?.available;
+        available_space(runtime, root).await.map_err(doing("asking for the space on disk", root))?;
     let place = root.display();
     if let Some(file) = files.last() {
         if available < file.len {
@@ -223,6 +222,17 @@ async fn has_space<R: Runtime>(
         )));
     }
     Ok(())
+}
+
+/// Bytes available on the file system that `directory` is on, or will be: it may be yet to be made.
+async fn available_space<R: Runtime>(runtime: &R, directory: &std::path::Path) -> io::Result<u64> {
+    for existing in directory.ancestors().filter(|path| !path.as_os_str().is_empty()) {
+        match runtime.disk_space(existing).await {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            found => return Ok(found?.available),
+        }
+    }
+    Ok(runtime.disk_space(std::path::Path::new(".")).await?.available)
 }
 
 /// The file that is written and the one that is prepared behind it.

@@ -208,7 +208,10 @@ impl Server {
 /// `ringmq serve` with small files, on ports that the kernel gives.
 pub fn serve(data: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(RINGMQ);
-    command.arg("serve").arg("--data").arg(data).args(["--port", "0"]).args(SMALL);
+    command.arg("serve").arg("--data").arg(data).args(SMALL);
+    if !more.contains(&"--port") {
+        command.args(["--port", "0"]);
+    }
     let names_given = more.iter().any(|argument| argument.contains("namesrv"));
     if !names_given {
         command.args(["--embedded-namesrv", "0"]);
