@@ -184,7 +184,8 @@ impl<R: Runtime> Task<R> {
     /// One connection's life; ends well when the broker stops.
     async fn serve(&mut self) -> Result<(), String> {
         let Some(connected) = self.unless_stopped(self.connect()).await else { return Ok(()) };
-        let mut link = Link { stream: connected?, session: Session::new(FRAME_BYTES_MAX), unsent: Vec::new() };
+        let mut link =
+            Link { stream: connected?, session: Session::new(FRAME_BYTES_MAX), unsent: Vec::new() };
         self.registration.on_connected(self.now());
         let mut good_bye_until = None;
         loop {
