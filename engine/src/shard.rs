@@ -30,7 +30,10 @@ use crate::{
         Runtime,
         event::{Broadcast, Event},
     },
-    limits::{PULL_SCAN_ENTRIES_MAX, RECORD_OVERHEAD_BYTES_MAX, UNWRITTEN_BYTES_MAX},
+    limits::{
+        ASYNC_WRITE_BYTES_MIN, ASYNC_WRITE_LINGER, PULL_SCAN_ENTRIES_MAX, RECORD_OVERHEAD_BYTES_MAX,
+        UNWRITTEN_BYTES_MAX,
+    },
     offset::{LogOffset, QueueOffset},
     read::{
         cold::ColdCache,
@@ -126,6 +129,8 @@ pub struct Shard<R: Runtime> {
     entries: Vec<Entry>,
     log_min: LogOffset,
     last_store_timestamp_ms: i64,
+    /// Messages of this run are stored at this time or later: never at one that the checkpoint already covers.
+    store_timestamp_min_ms: i64,
     durable_timestamp_ms: i64,
     /// The log's end at some moment since, and the newest store time then.
     time_mark: Option<(LogOffset, i64)>,
@@ -184,7 +189,9 @@ impl<R: Runtime> Shard<R> {
             entries: Vec::new(),
             log_min: parts.log_min,
             last_store_timestamp_ms: parts.last_store_timestamp_ms,
-            durable_timestamp_ms: parts.last_store_timestamp_ms,
+            store_timestamp_min_ms: parts.last_store_timestamp_ms + 1,
+            // Never 0, which says that nothing is known.
+            durable_timestamp_ms: parts.last_store_timestamp_ms.max(1),
             time_mark: None,
             stopping: false,
             counters: ShardCounters::default(),
@@ -278,7 +285,7 @@ impl<R: Runtime> Shard<R> {
         let assigned = Assigned {
             queue_offset: self.queues.next_offset(queue),
             log_offset: self.log.end(),
-            store_timestamp_ms: wall_ms.max(self.last_store_timestamp_ms),
+            store_timestamp_ms: wall_ms.max(self.last_store_timestamp_ms).max(self.store_timestamp_min_ms),
         };
         message.encode(assigned, self.log.reserve(len));
         self.queues.advance(queue, 1);
@@ -571,24 +578,36 @@ impl<R: Runtime> Shard<R> {
         self.flush.fence()
     }
 
-    /// Every message stored before this time is durable in the log, milliseconds since 1970.
+    /// Every message stored up to this time is durable in the log, milliseconds since 1970.
     pub fn durable_timestamp_ms(&self) -> i64 {
         self.durable_timestamp_ms
     }
 
-    /// Looks at how far the flush is, before and after each of its steps: a store time is durable when everything that
-    /// had been appended at that time is.
+    /// Looks at how far the flush is, before and after each of its steps. When everything is durable that had been
+    /// appended at some moment, then so is every message stored before that moment's store time; messages appended
+    /// later may have that very time.
     pub(crate) fn note_durable_time(&mut self) {
         if let Some((end, timestamp_ms)) = self.time_mark
             && self.flush.flushed_end() >= end
         {
             assert!(timestamp_ms >= self.durable_timestamp_ms, "store times never go back");
-            self.durable_timestamp_ms = timestamp_ms;
+            self.durable_timestamp_ms = self.durable_timestamp_ms.max(timestamp_ms - 1);
             self.time_mark = None;
         }
         if self.time_mark.is_none() && self.log.end() > self.flush.flushed_end() {
             self.time_mark = Some((self.log.end(), self.last_store_timestamp_ms));
         }
+    }
+
+    /// How long the next write waits for company: in ASYNC_FLUSH nobody waits for a write, and a block that is written
+    /// for each message is written many times. Far below the 20 ms that a kill may cost.
+    pub(crate) fn write_linger(&self) -> Option<Duration> {
+        let unwritten = self.log.end().since(self.flush.written_end());
+        let is_worth_it = matches!(self.flush.mode(), crate::write::flush::FlushMode::Async(_))
+            && unwritten > 0
+            && unwritten < ASYNC_WRITE_BYTES_MIN
+            && !self.stopping;
+        is_worth_it.then_some(ASYNC_WRITE_LINGER)
     }
 
     /// Everything below survives kill -9.

@@ -125,7 +125,7 @@ impl<R: Runtime> Store<R> {
                 queues: opened.queues,
                 log_min: opened.recovered.log_min,
                 last_store_timestamp_ms: opened.recovered.last_store_timestamp_ms,
-                cold: ColdCache::new(settings.read_cache_bytes),
+                cold: ColdCache::new(settings.read_cache_bytes, settings.segment_bytes),
             },
         );
         let read_access = match settings.backend {
@@ -245,14 +245,7 @@ async fn open_log<R: Runtime>(
     } else {
         Vec::new()
     };
-    Ok(CommitLog::new(
-        runtime.clone(),
-        segment_bytes,
-        segment,
-        end,
-        &block_start,
-        settings.tail_cache_bytes,
-    ))
+    Ok(CommitLog::new(runtime.clone(), segment_bytes, segment, end, &block_start, settings.tail_cache_bytes))
 }
 
 /// What may be promised about durability at this moment.

@@ -6,3 +6,12 @@
 )]
 
 mod script_runtime;
+mod metadata;
+mod stored;
+mod consume_queue;
+mod recover;
+mod rig;
+mod oracle;
+mod flush;
+mod fence;
+mod crash;
