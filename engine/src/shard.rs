@@ -129,6 +129,8 @@ pub struct Shard<R: Runtime> {
     entries: Vec<Entry>,
     log_min: LogOffset,
     last_store_timestamp_ms: i64,
+    /// Messages of this run are stored at this time or later: never at one that the checkpoint already covers.
+    store_timestamp_min_ms: i64,
     durable_timestamp_ms: i64,
     /// The log's end at some moment since, and the newest store time then.
     time_mark: Option<(LogOffset, i64)>,
@@ -187,7 +189,9 @@ impl<R: Runtime> Shard<R> {
             entries: Vec::new(),
             log_min: parts.log_min,
             last_store_timestamp_ms: parts.last_store_timestamp_ms,
-            durable_timestamp_ms: parts.last_store_timestamp_ms,
+            store_timestamp_min_ms: parts.last_store_timestamp_ms + 1,
+            // Never 0, which says that nothing is known.
+            durable_timestamp_ms: parts.last_store_timestamp_ms.max(1),
             time_mark: None,
             stopping: false,
             counters: ShardCounters::default(),
@@ -281,7 +285,7 @@ impl<R: Runtime> Shard<R> {
         let assigned = Assigned {
             queue_offset: self.queues.next_offset(queue),
             log_offset: self.log.end(),
-            store_timestamp_ms: wall_ms.max(self.last_store_timestamp_ms),
+            store_timestamp_ms: wall_ms.max(self.last_store_timestamp_ms).max(self.store_timestamp_min_ms),
         };
         message.encode(assigned, self.log.reserve(len));
         self.queues.advance(queue, 1);
@@ -574,19 +578,20 @@ impl<R: Runtime> Shard<R> {
         self.flush.fence()
     }
 
-    /// Every message stored before this time is durable in the log, milliseconds since 1970.
+    /// Every message stored up to this time is durable in the log, milliseconds since 1970.
     pub fn durable_timestamp_ms(&self) -> i64 {
         self.durable_timestamp_ms
     }
 
-    /// Looks at how far the flush is, before and after each of its steps: a store time is durable when everything that
-    /// had been appended at that time is.
+    /// Looks at how far the flush is, before and after each of its steps. When everything is durable that had been
+    /// appended at some moment, then so is every message stored before that moment's store time; messages appended
+    /// later may have that very time.
     pub(crate) fn note_durable_time(&mut self) {
         if let Some((end, timestamp_ms)) = self.time_mark
             && self.flush.flushed_end() >= end
         {
             assert!(timestamp_ms >= self.durable_timestamp_ms, "store times never go back");
-            self.durable_timestamp_ms = timestamp_ms;
+            self.durable_timestamp_ms = self.durable_timestamp_ms.max(timestamp_ms - 1);
             self.time_mark = None;
         }
         if self.time_mark.is_none() && self.log.end() > self.flush.flushed_end() {

@@ -34,8 +34,9 @@ pub async fn write_loop<R: Runtime>(runtime: R, shard: SharedShard<R>) {
             shard.log_mut().next_write()
         };
         let Some(plan) = plan else {
-            // What waits for the preparation of its place is still written.
-            if shard.borrow().is_stopping() && shard.borrow().is_all_written() {
+            // What waits for the preparation of its place is still written; nothing is any more in a fenced log.
+            let is_over = shard.borrow().is_all_written() || shard.borrow().fence().is_some();
+            if shard.borrow().is_stopping() && is_over {
                 return;
             }
             let work = shard.borrow().work.clone();
@@ -309,7 +310,7 @@ pub async fn read_cold<R: Runtime>(
             let (reads, directory, segment_bytes) = {
                 let shard = shard.borrow();
                 let (written_end, segment_bytes) = (shard.written_end(), shard.log().segment_bytes());
-                let reads = shard.cold().plan(*start, written_end, segment_bytes);
+                let reads = shard.cold().plan(*start, written_end);
                 (reads, shard.settings().root.join("commitlog"), segment_bytes)
             };
             for read in reads {
@@ -363,7 +364,9 @@ pub async fn queue_loop<R: Runtime>(
         if let Err(error) = &synced {
             report(error);
         }
-        if is_stopping && (synced.is_err() || shard.borrow().is_dispatched_and_durable()) {
+        // Behind a fence messages wait that will never be confirmed: the queues have what they will get.
+        let is_over = shard.borrow().is_dispatched_and_durable() || shard.borrow().fence().is_some();
+        if is_stopping && (synced.is_err() || is_over) {
             return;
         }
         // Dispatch may have waited for room in the queues' memory.

@@ -125,7 +125,7 @@ impl<R: Runtime> Store<R> {
                 queues: opened.queues,
                 log_min: opened.recovered.log_min,
                 last_store_timestamp_ms: opened.recovered.last_store_timestamp_ms,
-                cold: ColdCache::new(settings.read_cache_bytes),
+                cold: ColdCache::new(settings.read_cache_bytes, settings.segment_bytes),
             },
         );
         let read_access = match settings.backend {

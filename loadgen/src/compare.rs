@@ -199,7 +199,7 @@ pub fn compare(plan: &Comparison, style: &Style, verbose: bool) -> Result<Outcom
         } else {
             verdict::of_servers(&cells)
         },
-        notes: notes(plan, &cells, floor.as_ref()),
+        notes: notes(plan, &cells, &samples, floor.as_ref()),
         device_write_mb_per_second: floor.as_ref().map(|floor| floor.write_mb_per_second),
         cells,
     };
@@ -215,50 +215,72 @@ fn rounds(
 ) -> Result<(Vec<Site>, Vec<Vec<Sample>>)> {
     let mut sites: Vec<Site> = Vec::new();
     let mut samples: Vec<Vec<Sample>> = Vec::new();
-    for round in 0..plan.rounds {
-        progress.show(&format!("round {} of {}: starting servers", round + 1, plan.rounds));
+    for number in 0..plan.rounds {
+        progress.show(&format!("round {} of {}: starting servers", number + 1, plan.rounds));
         let contenders = start_round(plan, style)?;
-        samples.resize(plan.shapes.len() * contenders.len(), Vec::new());
-        let mut budget = Budget::new(plan, samples.len());
+        let servers = contenders.len();
+        samples.resize(plan.shapes.len() * servers, Vec::new());
+        let mut round = Round { plan, style, contenders, budget: Budget::new(plan, samples.len()), number };
         for (index, shape) in plan.shapes.iter().enumerate() {
             // Every other round goes through the servers backwards: none is always the one measured first.
-            let mut order: Vec<usize> = (0..contenders.len()).collect();
-            if round % 2 == 1 {
-                order.reverse();
-            }
-            for server in order {
-                let cell = index * contenders.len() + server;
-                let contender = &contenders[server];
-                let mut workload = plan.workload(*shape);
-                workload.messages_max = plan.is_carried().then(|| budget.messages_max());
-                let title = format!(
-                    "round {} of {}, {} at {}",
-                    round + 1,
-                    plan.rounds,
-                    contender.site.name,
-                    load_name(&workload)
-                );
-                let mut sample =
-                    measure(&contender.site, &contender.topology, &workload, style, &mut |look| {
-                        if progress.is_due() {
-                            let reading = look.reading;
-                            progress
-                                .show(&format!("{title}: {} messages acknowledged", whole(reading.acked)));
-                        }
-                    })?;
-                budget.spend(sample.tally.done + sample.tally.warmup_done);
-                if let Some(floor) =
-                    floor.as_mut().filter(|_| contender.site.flush.as_deref() == Some("sync"))
-                {
-                    sample.floor = device(floor, &sample, plan)?;
-                }
-                samples[cell].push(sample);
+            for place in 0..servers {
+                let server = if number % 2 == 1 { servers - 1 - place } else { place };
+                let sample = round.measure(server, *shape, floor, progress)?;
+                samples[index * servers + server].push(sample);
             }
         }
-        sites = contenders.iter().map(|contender| contender.site.clone()).collect();
-        end_round(plan, contenders, round + 1 == plan.rounds)?;
+        sites = round.contenders.iter().map(|contender| contender.site.clone()).collect();
+        end_round(plan, round.contenders, number + 1 == plan.rounds)?;
     }
     Ok((sites, samples))
+}
+
+/// One round: its servers, and what they may still store.
+struct Round<'a> {
+    plan: &'a Comparison,
+    style: &'a Style,
+    contenders: Vec<Contender>,
+    budget: Budget,
+    number: u32,
+}
+
+impl Round<'_> {
+    /// Measures one server under one load, and the device right after it.
+    fn measure(
+        &mut self,
+        server: usize,
+        shape: Shape,
+        floor: &mut Option<Floor>,
+        progress: &mut Progress,
+    ) -> Result<Sample> {
+        let mut workload = self.plan.workload(shape);
+        workload.messages_max = self.plan.is_carried().then(|| self.budget.messages_max());
+        let Contender { site, topology, .. } = &self.contenders[server];
+        let place = format!("round {} of {}", self.number + 1, self.plan.rounds);
+        let title = format!("{place}, {} at {}", site.name, load_name(&workload));
+        let before = (others_cpu_ns(&self.contenders, server), now_ns());
+        let mut sample = measure(site, topology, &workload, self.style, &mut |look| {
+            if progress.is_due() {
+                progress.show(&format!("{title}: {} messages acknowledged", whole(look.reading.acked)));
+            }
+        })?;
+        let after = (others_cpu_ns(&self.contenders, server), now_ns());
+        sample.others_cpu = after
+            .0
+            .zip(before.0)
+            .map(|(used, used_before)| used.saturating_sub(used_before) as f64 / (after.1 - before.1) as f64);
+        self.budget.spend(sample.tally.done + sample.tally.warmup_done);
+        if let Some(floor) = floor.as_mut().filter(|_| site.flush.as_deref() == Some("sync")) {
+            sample.floor = device(floor, &sample, self.plan)?;
+        }
+        Ok(sample)
+    }
+}
+
+/// CPU time so far of all servers but the one that is measured.
+fn others_cpu_ns(contenders: &[Contender], measured: usize) -> Option<u64> {
+    let others = contenders.iter().enumerate().filter(|(index, _)| *index != measured);
+    others.map(|(_, other)| other.site.watched?.cpu_ns()).sum()
 }
 
 /// Messages that stores may still take in this round. A cell may use half of what is left, so that a fast one at the
@@ -371,8 +393,17 @@ fn plan_facts(plan: &Comparison, style: &Style) -> Vec<Fact> {
     all
 }
 
-fn notes(plan: &Comparison, cells: &[Cell], floor: Option<&Floor>) -> Vec<String> {
+fn notes(plan: &Comparison, cells: &[Cell], samples: &[Vec<Sample>], floor: Option<&Floor>) -> Vec<String> {
     let mut notes = Vec::new();
+    let idle: Vec<f64> = samples.iter().flatten().filter_map(|sample| sample.others_cpu).collect();
+    if let Some(most) = idle.iter().copied().reduce(f64::max) {
+        let typical = verdict::median(&idle).unwrap_or(most);
+        notes.push(format!(
+            "The servers not being measured were idle: together they used {:.1} % of a core (median over all windows, at most {:.1} %).",
+            100.0 * typical,
+            100.0 * most
+        ));
+    }
     if cells.iter().flat_map(|cell| &cell.rounds).any(|round| round.capped) {
         notes.push(
             "The cap on bytes per round ended some windows early (`capped` in the JSON); `--bytes-per-round` raises it."
@@ -415,7 +446,7 @@ mod tests {
             body: BodySize::Fixed(1024),
             queues: 4,
             directory: PathBuf::from("nowhere"),
-            bytes_per_round: 6 << 30,
+            bytes_per_round: 4 << 30,
             segment_bytes: 64 << 20,
             server_cores: None,
             program: None,

@@ -146,10 +146,7 @@ fn row(cell: &Cell) -> Vec<String> {
     let latency = |pick: fn(&crate::histogram::Summary) -> u64| {
         cell.latency.as_ref().or(cell.end_to_end.as_ref()).map_or_else(dash, |l| micros(pick(l) as f64))
     };
-    let share = match (&cell.flushes, cell.floor_syncs_per_second()) {
-        (Some(flushes), Some(floor)) => format!("{:.0} %", 100.0 * flushes.syncs_per_second / floor),
-        _ => dash(),
-    };
+    let share = cell.floor_share.as_ref().map_or_else(dash, |share| format!("{:.0} %", 100.0 * share.median));
     let failed = cell.failures.iter().map(|f| f.count).sum::<u64>() + cell.unanswered;
     vec![
         cell.load.clone(),

@@ -144,14 +144,30 @@ async fn serve_received<R: Runtime, S: Service<R>>(
                 return false;
             }
         }
+        // One receive may hold many requests with large answers: the bound is kept after each.
+        if service.borrow_mut().connections().is_full(key) && !wait_for_peer(runtime, service, key).await {
+            return false;
+        }
     }
     finish_batch(runtime, service);
+    wait_for_peer(runtime, service, key).await
+}
+
+/// Waits until the peer has taken enough of its answers: until then no more of its requests are taken. `false` when the
+/// connection is to be closed.
+async fn wait_for_peer<R: Runtime, S: Service<R>>(
+    runtime: &R,
+    service: &Shared<S>,
+    key: ConnectionKey,
+) -> bool {
     loop {
-        // The peer doesn't take its answers: don't take more of its requests.
         let drained = {
             let mut service = service.borrow_mut();
             if !service.connections().is_open(key) {
                 return false;
+            }
+            if service.connections().is_full(key) {
+                send_dirty(runtime, service.connections());
             }
             service.connections().wait_if_full(key)
         };

@@ -92,7 +92,7 @@ pub async fn run<R: Runtime>(
     runtime.spawn(deliver_loop(runtime.clone(), Rc::clone(&broker), Rc::clone(&store.cold_files)));
     runtime.spawn(time_loop(runtime.clone(), Rc::clone(&broker)));
     runtime.spawn(offsets_loop(runtime.clone(), Rc::clone(&broker)));
-    let registration = registrar::start(&runtime, &broker, &start).await;
+    let registrar = registrar::start(&runtime, &broker, &start).await;
     let identity = Rc::clone(&broker.borrow().identity);
     ready(ShardReady { broker_name: identity.name.clone(), address: identity.address });
 
@@ -100,7 +100,7 @@ pub async fn run<R: Runtime>(
 
     crate::log::info(&format!("{}: stopping", identity.name));
     stopped.set();
-    registration.stop(&runtime).await;
+    registrar.stop(&runtime).await;
     broker.borrow_mut().stop();
     finish_answers(&runtime, &broker).await;
     // Everyone who shares the store lets go of it before it is closed.
@@ -385,7 +385,7 @@ async fn deliver_loop<R: Runtime>(
         if was_writable && !broker.is_writable() {
             was_writable = false;
             crate::log::warn(&format!("{}: {}", broker.identity.name, broker.fence_remark()));
-            broker.topics_changed.wake_all();
+            broker.on_fenced();
         }
     }
 }

@@ -10,3 +10,7 @@ mod metadata;
 mod stored;
 mod consume_queue;
 mod recover;
+mod rig;
+mod oracle;
+mod flush;
+mod crash;

@@ -77,6 +77,7 @@ impl<R: Runtime> Broker<R> {
         let generation = self.metadata.writer.borrow_mut().request(self.metadata.topics);
         self.undurable_topics.insert(topic.to_owned(), generation);
         self.refresh_target(topic);
+        self.topic_changes.add(topic);
         self.topics_changed.wake_all();
     }
 
@@ -146,6 +147,7 @@ impl<R: Runtime> Broker<R> {
         put("ringmq.connections.refused", connections.refused.to_string());
         put("ringmq.connections.malformed", connections.malformed.to_string());
         put("ringmq.connections.idle_closed", connections.idle.to_string());
+        put("ringmq.connections.answer_bytes", self.connections.answer_bytes().to_string());
         put("ringmq.recovery.how", self.recovery.how.clone());
         put("ringmq.recovery.unclean_bytes", self.recovery.unclean_bytes.to_string());
         table

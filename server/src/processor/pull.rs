@@ -1,4 +1,4 @@
-//! PULL_MESSAGE 11: checks, the answer, and long polling.
+//! PULL_MESSAGE 11 and LITE_PULL_MESSAGE 361 (the same request by lite consumers of 5.x): checks, the answer, and long polling.
 //!
 //! Contract. A pull is answered in the step that reads it when what it needs is in memory; otherwise a task reads the
 //! missing pieces and runs it again. A pull that finds nothing new and may wait is held in the same step in which the
@@ -34,11 +34,16 @@ use crate::{
 const HOLD_MAX: Duration = Duration::from_secs(25);
 /// Most cold pulls under way on one core; further ones wait their turn.
 pub(crate) const COLD_PULLS_MAX: usize = 64;
+/// Most that wait for their turn; connections that ask for more are not read from meanwhile.
+const COLD_WAITING_MAX: usize = 4096;
 
 type Refusal = (i32, String);
 
 impl<R: Runtime> Broker<R> {
     pub(crate) fn on_pull(&mut self, to: ReplyTo, command: &Command<'_>) -> Step {
+        if self.cold_waiting.len() >= COLD_WAITING_MAX {
+            return Step::Later(self.cold_room.clone());
+        }
         let request = match PullRequest::decode(command.fields) {
             Ok(request) => request,
             Err(error) => {
@@ -236,8 +241,24 @@ impl<R: Runtime> Broker<R> {
         loop {
             let ended = self.shard.borrow_mut().holds_mut().take_ended();
             let Some(held) = ended else { return };
-            self.run_pull(held.reply_to, held.pull, None);
+            if self.connections.is_full(ConnectionKey(held.reply_to.connection)) {
+                self.put_off_pull(held.reply_to, &held.pull);
+            } else {
+                self.run_pull(held.reply_to, held.pull, None);
+            }
         }
+    }
+
+    /// Tells a peer that doesn't take the answers it has to ask again, from the same offset: one connection may have
+    /// many pulls held or reading, and their messages together must not fill memory.
+    fn put_off_pull(&mut self, to: ReplyTo, pull: &Pull) {
+        let (min_offset, max_offset) = {
+            let shard = self.shard.borrow();
+            (shard.queues().min_offset(pull.queue), shard.queues().max_offset(pull.queue))
+        };
+        let next_begin_offset = pull.queue_offset;
+        let status = PullStatus::NoMatchedMessage;
+        self.answer_pull(to, pull.queue_offset, Pulled { status, next_begin_offset, min_offset, max_offset });
     }
 }
 
@@ -263,7 +284,11 @@ pub(crate) fn start_cold_pulls<R: Runtime>(broker: &Shared<Broker<R>>, files: &R
         let (broker, files) = (Rc::clone(broker), Rc::clone(files));
         runtime.spawn(async move {
             run_cold_pull(&broker, &files, next).await;
-            broker.borrow_mut().cold_pulls -= 1;
+            {
+                let mut broker = broker.borrow_mut();
+                broker.cold_pulls -= 1;
+                broker.cold_room.wake_all();
+            }
             start_cold_pulls(&broker, &files);
         });
     }
@@ -287,6 +312,8 @@ async fn run_cold_pull<R: Runtime>(broker: &Shared<Broker<R>>, files: &Rc<ColdFi
                 response::SYSTEM_ERROR,
                 &format!("stored messages cannot be read: {error}"),
             );
+        } else if broker_now.connections.is_full(ConnectionKey(waiting.to.connection)) {
+            broker_now.put_off_pull(waiting.to, &waiting.pull);
         } else {
             let pulled = shard.borrow_mut().pull(&waiting.pull);
             match pulled {

@@ -9,7 +9,7 @@
 use std::{fmt::Write, net::SocketAddr};
 
 use engine::{
-    commit_log::record::Message,
+    commit_log::record::{BLANK_BYTES, Message},
     io::Runtime,
     limits::PROPERTIES_BYTES_MAX,
     offset::LogOffset,
@@ -29,17 +29,8 @@ use crate::{
     broker::Broker,
     connection::{Step, table::ConnectionKey},
     target::Target,
+    topic::name::RETRY_PREFIX,
 };
-
-/// Topics that clients may not send to.
-const NOT_SENDABLE: [&str; 6] = [
-    "SCHEDULE_TOPIC_XXXX",
-    "RMQ_SYS_TRANS_HALF_TOPIC",
-    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-    "TRANS_CHECK_MAX_TIME_TOPIC",
-    "SELF_TEST_TOPIC",
-    "OFFSET_MOVED_EVENT",
-];
 
 /// What RocketMQ's broker reports as its region.
 const REGION: &str = "DefaultRegion";
@@ -149,17 +140,25 @@ impl<R: Runtime> Broker<R> {
                 return Step::Done;
             }
         };
-        if self.targets.get(request.topic).is_none() {
-            match self.prepare_target(&request) {
-                Ok(()) => {}
-                Err(refusal) => {
-                    self.refuse_send(to, command, refusal);
-                    return Step::Done;
-                }
-            }
+        // A target that is sendable was checked when it was made.
+        if !self.targets.get(request.topic).is_some_and(|target| target.is_sendable)
+            && let Err(refusal) = self.prepare_target(&request)
+        {
+            self.refuse_send(to, command, refusal);
+            return Step::Done;
         }
         if let Some(durable) = self.wait_for_topic(request.topic) {
             return Step::Later(durable);
+        }
+        if let Some(group) = request.topic.strip_prefix(RETRY_PREFIX) {
+            if let Some(durable) = self.ensure_group(group) {
+                return Step::Later(durable);
+            }
+            if self.groups.get(group).is_none() {
+                let remark = format!("subscription group not exist, {group}");
+                self.refuse_send(to, command, (response::SUBSCRIPTION_GROUP_NOT_EXIST, remark));
+                return Step::Done;
+            }
         }
         if let Err(fence_or_room) = self.room() {
             return match fence_or_room {
@@ -220,6 +219,7 @@ impl<R: Runtime> Broker<R> {
             body: command.body,
             properties: &self.scratch.properties,
         };
+        self.fits_a_file(message.record_bytes())?;
         let appended = self.shard.borrow_mut().append(queue, &message, now_ms);
         let appended = appended.map_err(|error| self.no_send(error))?;
         self.counters.put_messages += 1;
@@ -240,7 +240,7 @@ impl<R: Runtime> Broker<R> {
         if command.body.len() > self.message_bytes_max() {
             return Err(self.too_large("batch", command.body.len()).into());
         }
-        if request.topic.starts_with("%RETRY%") {
+        if request.topic.starts_with(RETRY_PREFIX) {
             return Err(illegal("a batch cannot go to a retry topic; send its messages one by one").into());
         }
         let asked = examine(request.properties)?;
@@ -275,6 +275,7 @@ impl<R: Runtime> Broker<R> {
             let item = item.expect("every item was read above");
             Message { flag: item.flag, body: item.body, properties: &scratch.properties[start..*end], ..template }
         });
+        self.fits_a_file(messages.clone().map(|message| message.record_bytes()).sum())?;
         let mut first = None;
         let mut rest = Vec::new();
         let mut last_end = LogOffset::ZERO;
@@ -349,15 +350,7 @@ impl<R: Runtime> Broker<R> {
 
     /// Finds or creates the topic of a send, and makes its target.
     fn prepare_target(&mut self, request: &SendRequest<'_>) -> Result<(), Refusal> {
-        if NOT_SENDABLE.contains(&request.topic) {
-            return Err((
-                response::NO_PERMISSION,
-                format!("Sending message to topic[{}] is forbidden.", request.topic),
-            ));
-        }
-        if self.topics.get(request.topic).is_none() {
-            self.create_topic_for_send(request)?;
-        }
+        self.create_topic_for_send(request)?;
         self.refresh_target(request.topic);
         Ok(())
     }
@@ -375,6 +368,7 @@ impl<R: Runtime> Broker<R> {
             write_queue_nums,
             read_queue_nums,
             is_multi_tag: config.topic_filter_type == protocol::body::topic::TopicFilterType::MultiTag,
+            is_sendable: crate::topic::name::is_sendable(topic),
             next_queue: 0,
             queues: {
                 let mut shard = self.shard.borrow_mut();
@@ -513,6 +507,19 @@ impl<R: Runtime> Broker<R> {
 
     fn message_bytes_max(&self) -> usize {
         self.shard.borrow().settings().message_bytes_max
+    }
+
+    /// What is stored together lies in one file. An existing store's files may be smaller than the settings ask for, and
+    /// a batch of small messages grows by what is stored beside each.
+    fn fits_a_file(&self, len: usize) -> Result<(), Refusal> {
+        let segment_bytes = self.shard.borrow().log().segment_bytes();
+        if len as u64 + BLANK_BYTES as u64 > segment_bytes {
+            return Err(illegal(&format!(
+                "stored, this takes {len} bytes, more than a commit-log file of this store holds ({segment_bytes}); send \
+                 less at once"
+            )));
+        }
+        Ok(())
     }
 
     fn too_large(&self, what: &str, len: usize) -> Refusal {
