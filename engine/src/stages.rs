@@ -55,7 +55,7 @@ pub async fn write_loop<R: Runtime>(runtime: R, shard: SharedShard<R>) {
                 let flushed_end = flush.flushed_end();
                 log.on_flushed(flushed_end);
             }
-            Err(error) => shard.flush_mut().on_failed("write", &error),
+            Err(error) => shard.flush_mut().on_write_failed(&error),
         }
         shard.note_durable_time();
         shard.sync_work.set();
@@ -117,7 +117,7 @@ pub async fn sync_loop<R: Runtime>(runtime: R, shard: SharedShard<R>) {
                 flush.on_synced(end, runtime.now());
                 log.on_flushed(flush.flushed_end());
             }
-            Err(error) => shard.flush_mut().on_failed("sync", &error),
+            Err(error) => shard.flush_mut().on_sync_failed(&error),
         }
         shard.note_durable_time();
         shard.work.set();
@@ -350,6 +350,8 @@ pub async fn queue_loop<R: Runtime>(
     report: impl Fn(&StoreError),
 ) {
     let mut last_sync = runtime.now();
+    // A sync that failed is final for this run: nothing becomes durable any more.
+    let mut is_sync_failed = false;
     loop {
         let is_stopping = shard.borrow().is_stopping();
         let persisted = persist_queues(&runtime, &shard, &files).await;
@@ -357,27 +359,32 @@ pub async fn queue_loop<R: Runtime>(
         let synced = match persisted {
             Ok(()) if is_due || is_stopping => {
                 last_sync = runtime.now();
-                sync_queues(&runtime, &shard, &files).await
+                let synced = sync_queues(&runtime, &shard, &files).await;
+                is_sync_failed |= synced.is_err();
+                synced
             }
             other => other,
         };
         if let Err(error) = &synced {
             report(error);
         }
-        // Behind a fence messages wait that will never be confirmed: the queues have what they will get.
-        let is_over = shard.borrow().is_dispatched_and_durable() || shard.borrow().fence().is_some();
-        if is_stopping && (synced.is_err() || is_over) {
+        if is_stopping && (synced.is_err() || is_sync_failed || is_queue_work_done(&shard.borrow())) {
             return;
         }
         // Dispatch may have waited for room in the queues' memory.
         shard.borrow().progress.set();
-        if !is_stopping {
-            let wake = shard.borrow().queue_work.clone();
-            wait_or_timeout(&runtime, &wake, Some(rhythm.interval)).await;
-        } else {
-            runtime.yield_now().await;
-        }
+        let wake = shard.borrow().queue_work.clone();
+        let patience = if is_stopping { STOP_INTERVAL } else { rhythm.interval };
+        wait_or_timeout(&runtime, &wake, Some(patience)).await;
     }
+}
+
+/// How often a stop looks whether the last messages have been confirmed and dispatched.
+const STOP_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Whether a stop needs no more of the queues: they have every message, or all that a fenced log will confirm.
+fn is_queue_work_done<R: Runtime>(shard: &Shard<R>) -> bool {
+    shard.is_dispatched_and_durable() || (shard.fence().is_some() && shard.queues().is_durable())
 }
 
 async fn persist_queues<R: Runtime>(

@@ -13,4 +13,5 @@ mod recover;
 mod rig;
 mod oracle;
 mod flush;
+mod fence;
 mod crash;

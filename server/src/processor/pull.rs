@@ -184,7 +184,10 @@ impl<R: Runtime> Broker<R> {
                 let now = self.runtime.now();
                 let held = HeldPull { reply_to: to, pull, deadline: now + wait };
                 self.shard.borrow_mut().holds_mut().hold(held, now);
-                self.holds_changed.set();
+                if wait < Duration::from_secs(1) {
+                    // Sooner than the look that is taken every second anyway.
+                    self.holds_changed.set();
+                }
                 return;
             }
         }
