@@ -5,8 +5,7 @@
 //! segment goes, `abort` goes last, then the lock. RocketMQ's order, except that the lock comes first.
 
 use std::{
-    cell::{Cell, RefCell},
-    future::Future,
+    cell::RefCell,
     path::PathBuf,
     rc::Rc,
     time::Duration,
@@ -16,7 +15,7 @@ use crate::{
     commit_log::{Backend, CommitLog, file_name, segment::Fill},
     derive::consume_queue::FileTable,
     error::StoreError,
-    io::{Access, BLOCK_BYTES, File, Runtime, event::Event},
+    io::{Access, BLOCK_BYTES, File, Runtime},
     offset::LogOffset,
     read::cold::ColdCache,
     recover::{self, Recovered, abort, checkpoint::Checkpoint},
@@ -25,6 +24,7 @@ use crate::{
         ColdFiles, FileMaking, QueueRhythm, SharedShard, create_segment, file_loop, open_segment, queue_loop,
         sync_loop, write_loop,
     },
+    tasks::Tasks,
     write::flush::{Flush, FlushMode, SyncMethod},
 };
 
@@ -73,7 +73,7 @@ pub struct Store<R: Runtime> {
     /// What recovery found and did.
     pub recovered: Recovered,
     lock: R::Lock,
-    loops: Loops<R>,
+    loops: Tasks<R>,
     log_errors: Rc<dyn Fn(&StoreError)>,
 }
 
@@ -137,7 +137,7 @@ impl<R: Runtime> Store<R> {
             log: FileTable::with_access(LOG_FILES_MAX, read_access),
         });
         let store = Store {
-            loops: Loops::new(runtime.clone()),
+            loops: Tasks::new(runtime.clone()),
             runtime,
             settings,
             making,
@@ -279,36 +279,5 @@ async fn checkpoint_loop<R: Runtime>(
             Ok(()) => last = Some(checkpoint),
             Err(error) => report(&error),
         }
-    }
-}
-
-/// The loops of a store, so that stopping can wait for them.
-struct Loops<R: Runtime> {
-    runtime: R,
-    running: Rc<Cell<usize>>,
-    ended: Event,
-}
-
-impl<R: Runtime> Loops<R> {
-    fn new(runtime: R) -> Loops<R> {
-        Loops { runtime, running: Rc::new(Cell::new(0)), ended: Event::new() }
-    }
-
-    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        self.running.set(self.running.get() + 1);
-        let (running, ended) = (Rc::clone(&self.running), self.ended.clone());
-        self.runtime.spawn(async move {
-            task.await;
-            running.set(running.get() - 1);
-            ended.set();
-        });
-    }
-
-    fn running(&self) -> usize {
-        self.running.get()
-    }
-
-    async fn one_ended_or(&self, patience: Duration) {
-        crate::stages::wait_or_timeout(&self.runtime, &self.ended, Some(patience)).await;
     }
 }
