@@ -406,9 +406,10 @@ impl<R: Runtime> Shard<R> {
         if let Some(pulled) = decide_by_offset(pull.queue_offset, min, max) {
             return Ok(pulled);
         }
+        let count_max = pull.message_count_max.max(pull.cold_message_count_max);
         let wanted = match pull.filter {
-            crate::read::pull::Filter::All => pull.message_count_max.max(1),
-            crate::read::pull::Filter::TagCodes(_) => PULL_SCAN_ENTRIES_MAX.max(pull.message_count_max),
+            crate::read::pull::Filter::All => count_max.max(1),
+            crate::read::pull::Filter::TagCodes(_) => PULL_SCAN_ENTRIES_MAX.max(count_max),
         };
         self.entries.clear();
         let mut entries = std::mem::take(&mut self.entries);
@@ -442,10 +443,11 @@ impl<R: Runtime> Shard<R> {
                 scanned += 1;
                 continue;
             }
-            if !takes_more(pull, self.selected.len(), bytes, len) {
+            let is_cold = self.log.resident(entry.log_offset, len).is_none();
+            if !takes_more(pull, self.selected.len(), bytes, len, is_cold) {
                 break;
             }
-            if self.log.resident(entry.log_offset, len).is_none() {
+            if is_cold {
                 if let Some(piece) = self.cold.missing(entry.log_offset, len) {
                     if self.selected.is_empty() {
                         return Err(Cold::Log(piece));
@@ -710,3 +712,6 @@ impl<R: Runtime> Shard<R> {
         self.stopping
     }
 }
+
+#[cfg(test)]
+mod tests;
