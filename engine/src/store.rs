@@ -4,12 +4,7 @@
 //! and synced, every message is in its queue and the queues are durable, the checkpoint says so, the unused next
 //! segment goes, `abort` goes last, then the lock. RocketMQ's order, except that the lock comes first.
 
-use std::{
-    cell::RefCell,
-    path::PathBuf,
-    rc::Rc,
-    time::Duration,
-};
+use std::{cell::RefCell, path::PathBuf, rc::Rc, time::Duration};
 
 use crate::{
     commit_log::{Backend, CommitLog, file_name, segment::Fill},

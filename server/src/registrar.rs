@@ -170,7 +170,8 @@ impl<R: Runtime> Task<R> {
     /// One connection's life; ends well when the broker stops.
     async fn serve(&mut self) -> Result<(), String> {
         let Some(connected) = self.unless_stopped(self.connect()).await else { return Ok(()) };
-        let mut link = Link { stream: connected?, session: Session::new(FRAME_BYTES_MAX), unsent: Vec::new() };
+        let mut link =
+            Link { stream: connected?, session: Session::new(FRAME_BYTES_MAX), unsent: Vec::new() };
         self.registration.on_connected(self.now());
         let mut good_bye_until = None;
         loop {
@@ -343,3 +344,6 @@ impl<S: Stream> Link<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

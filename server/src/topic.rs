@@ -14,8 +14,8 @@ mod error;
 #[cfg(test)]
 mod tests;
 
-use std::collections::hash_map::Entry;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use protocol::body::topic::perm;
 use protocol::body::{DataVersion, RegisterBrokerBody, TopicConfig, TopicFilterType};
