@@ -30,7 +30,10 @@ use crate::{
         Runtime,
         event::{Broadcast, Event},
     },
-    limits::{PULL_SCAN_ENTRIES_MAX, RECORD_OVERHEAD_BYTES_MAX, UNWRITTEN_BYTES_MAX},
+    limits::{
+        ASYNC_WRITE_BYTES_MIN, ASYNC_WRITE_LINGER, PULL_SCAN_ENTRIES_MAX, RECORD_OVERHEAD_BYTES_MAX,
+        UNWRITTEN_BYTES_MAX,
+    },
     offset::{LogOffset, QueueOffset},
     read::{
         cold::ColdCache,
@@ -74,6 +77,13 @@ pub enum AppendError {
     Fenced(Fence),
     /// No room at this moment: wait for [`Shard::room`] and try again.
     NoRoom(NoRoom),
+    /// A record, or a batch's records together, that fit no file.
+    TooLarge {
+        /// Their length, in bytes.
+        record_bytes: u64,
+        /// What a file holds, in bytes.
+        record_bytes_max: u64,
+    },
 }
 
 /// An appended message that isn't dispatched yet.
@@ -126,6 +136,8 @@ pub struct Shard<R: Runtime> {
     entries: Vec<Entry>,
     log_min: LogOffset,
     last_store_timestamp_ms: i64,
+    /// Messages of this run are stored at this time or later: never at one that the checkpoint already covers.
+    store_timestamp_min_ms: i64,
     durable_timestamp_ms: i64,
     /// The log's end at some moment since, and the newest store time then.
     time_mark: Option<(LogOffset, i64)>,
@@ -184,7 +196,9 @@ impl<R: Runtime> Shard<R> {
             entries: Vec::new(),
             log_min: parts.log_min,
             last_store_timestamp_ms: parts.last_store_timestamp_ms,
-            durable_timestamp_ms: parts.last_store_timestamp_ms,
+            store_timestamp_min_ms: parts.last_store_timestamp_ms + 1,
+            // Never 0, which says that nothing is known.
+            durable_timestamp_ms: parts.last_store_timestamp_ms.max(1),
             time_mark: None,
             stopping: false,
             counters: ShardCounters::default(),
@@ -207,14 +221,21 @@ impl<R: Runtime> Shard<R> {
             return Err(NoRoom::Unwritten);
         }
         let largest = (self.settings.message_bytes_max + RECORD_OVERHEAD_BYTES_MAX) as u64;
-        let fits = self.log.segment_bytes() - crate::commit_log::record::BLANK_BYTES as u64;
-        self.log.has_room(largest.min(fits))
+        self.log_has_room(largest.min(self.log.record_bytes_max()))
+    }
+
+    fn log_has_room(&self, len: u64) -> Result<(), NoRoom> {
+        let room = self.log.has_room(len);
+        if room == Err(NoRoom::NextFile) {
+            self.files.set();
+        }
+        room
     }
 
     /// Appends one message to `queue`. `wall_ms` is the host's clock; stored times never go back.
     ///
     /// # Errors
-    /// When the log is fenced or has no room at this moment; then nothing has changed.
+    /// When the log is fenced, has no room at this moment or no file for so much; then nothing has changed.
     pub fn append(
         &mut self,
         queue: QueueIndex,
@@ -251,14 +272,15 @@ impl<R: Runtime> Shard<R> {
         if let Some(fence) = self.flush.fence() {
             return Err(AppendError::Fenced(fence.clone()));
         }
+        let (record_bytes, record_bytes_max) = (len as u64, self.log.record_bytes_max());
+        if record_bytes > record_bytes_max {
+            return Err(AppendError::TooLarge { record_bytes, record_bytes_max });
+        }
         if self.log.end().since(self.flush.written_end()) > UNWRITTEN_BYTES_MAX {
             return Err(AppendError::NoRoom(NoRoom::Unwritten));
         }
-        self.log.has_room(len as u64).map_err(AppendError::NoRoom)?;
+        self.log_has_room(len as u64).map_err(AppendError::NoRoom)?;
         self.log.make_room(len as u64);
-        if self.log.wanted_file().is_some() {
-            self.files.set();
-        }
         Ok(())
     }
 
@@ -271,6 +293,9 @@ impl<R: Runtime> Shard<R> {
         } else {
             self.work.set();
         }
+        if self.log.wanted_file().is_some() {
+            self.files.set();
+        }
     }
 
     fn append_reserved(&mut self, queue: QueueIndex, message: &Message<'_>, wall_ms: i64) -> Appended {
@@ -278,7 +303,7 @@ impl<R: Runtime> Shard<R> {
         let assigned = Assigned {
             queue_offset: self.queues.next_offset(queue),
             log_offset: self.log.end(),
-            store_timestamp_ms: wall_ms.max(self.last_store_timestamp_ms),
+            store_timestamp_ms: wall_ms.max(self.last_store_timestamp_ms).max(self.store_timestamp_min_ms),
         };
         message.encode(assigned, self.log.reserve(len));
         self.queues.advance(queue, 1);
@@ -573,24 +598,36 @@ impl<R: Runtime> Shard<R> {
         self.flush.fence()
     }
 
-    /// Every message stored before this time is durable in the log, milliseconds since 1970.
+    /// Every message stored up to this time is durable in the log, milliseconds since 1970.
     pub fn durable_timestamp_ms(&self) -> i64 {
         self.durable_timestamp_ms
     }
 
-    /// Looks at how far the flush is, before and after each of its steps: a store time is durable when everything that
-    /// had been appended at that time is.
+    /// Looks at how far the flush is, before and after each of its steps. When everything is durable that had been
+    /// appended at some moment, then so is every message stored before that moment's store time; messages appended
+    /// later may have that very time.
     pub(crate) fn note_durable_time(&mut self) {
         if let Some((end, timestamp_ms)) = self.time_mark
             && self.flush.flushed_end() >= end
         {
             assert!(timestamp_ms >= self.durable_timestamp_ms, "store times never go back");
-            self.durable_timestamp_ms = timestamp_ms;
+            self.durable_timestamp_ms = self.durable_timestamp_ms.max(timestamp_ms - 1);
             self.time_mark = None;
         }
         if self.time_mark.is_none() && self.log.end() > self.flush.flushed_end() {
             self.time_mark = Some((self.log.end(), self.last_store_timestamp_ms));
         }
+    }
+
+    /// How long the next write waits for company: in ASYNC_FLUSH nobody waits for a write, and a block that is written
+    /// for each message is written many times. Far below the 20 ms that a kill may cost.
+    pub(crate) fn write_linger(&self) -> Option<Duration> {
+        let unwritten = self.log.end().since(self.flush.written_end());
+        let is_worth_it = matches!(self.flush.mode(), crate::write::flush::FlushMode::Async(_))
+            && unwritten > 0
+            && unwritten < ASYNC_WRITE_BYTES_MIN
+            && !self.stopping;
+        is_worth_it.then_some(ASYNC_WRITE_LINGER)
     }
 
     /// Everything below survives kill -9.

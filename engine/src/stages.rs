@@ -24,14 +24,19 @@ pub type SharedShard<R> = Rc<RefCell<Shard<R>>>;
 /// Writes a direct log: one write at a time, whatever waits next as soon as the previous is done.
 pub async fn write_loop<R: Runtime>(runtime: R, shard: SharedShard<R>) {
     loop {
+        let linger = shard.borrow().write_linger();
+        if let Some(linger) = linger {
+            runtime.sleep(linger).await;
+        }
         let plan = {
             let mut shard = shard.borrow_mut();
             shard.note_durable_time();
             shard.log_mut().next_write()
         };
         let Some(plan) = plan else {
-            // What waits for the preparation of its place is still written.
-            if shard.borrow().is_stopping() && shard.borrow().is_all_written() {
+            // What waits for the preparation of its place is still written; nothing is any more in a fenced log.
+            let is_over = shard.borrow().is_all_written() || shard.borrow().fence().is_some();
+            if shard.borrow().is_stopping() && is_over {
                 return;
             }
             let work = shard.borrow().work.clone();
@@ -50,7 +55,7 @@ pub async fn write_loop<R: Runtime>(runtime: R, shard: SharedShard<R>) {
                 let flushed_end = flush.flushed_end();
                 log.on_flushed(flushed_end);
             }
-            Err(error) => shard.flush_mut().on_failed("write", &error),
+            Err(error) => shard.flush_mut().on_write_failed(&error),
         }
         shard.note_durable_time();
         shard.sync_work.set();
@@ -112,7 +117,7 @@ pub async fn sync_loop<R: Runtime>(runtime: R, shard: SharedShard<R>) {
                 flush.on_synced(end, runtime.now());
                 log.on_flushed(flush.flushed_end());
             }
-            Err(error) => shard.flush_mut().on_failed("sync", &error),
+            Err(error) => shard.flush_mut().on_sync_failed(&error),
         }
         shard.note_durable_time();
         shard.work.set();
@@ -215,6 +220,7 @@ pub async fn file_loop<R: Runtime>(runtime: R, shard: SharedShard<R>, making: Fi
             continue;
         };
         let begun = runtime.now();
+        let appended_before = shard.borrow().counters().appended_messages;
         let done = perform_fill(&runtime, making.backend, step).await.is_ok();
         {
             let mut shard = shard.borrow_mut();
@@ -224,13 +230,28 @@ pub async fn file_loop<R: Runtime>(runtime: R, shard: SharedShard<R>, making: Fi
             shard.room.wake_all();
         }
         let took = runtime.now().saturating_duration_since(begun);
-        let is_busy = shard.borrow().log().end() != shard.borrow().flushed_end();
-        runtime.sleep(if is_busy { took * FILL_YIELD } else { Duration::from_micros(100) }).await;
+        let rest = {
+            let shard = shard.borrow();
+            if shard.counters().appended_messages == appended_before {
+                FILL_REST_IDLE
+            } else if shard.log().prepared_lead() < FILL_LEAD_BYTES {
+                took * FILL_YIELD_NEAR
+            } else {
+                took * FILL_YIELD_FAR
+            }
+        };
+        runtime.sleep(rest).await;
     }
 }
 
-/// While messages are being written preparation rests so many times as long as its last step took.
-const FILL_YIELD: u32 = 3;
+/// How long preparation rests after a step while nothing is appended.
+const FILL_REST_IDLE: Duration = Duration::from_micros(100);
+/// While messages are appended preparation rests so many times as long as its last step took: it takes a quarter of the
+/// device when the writer is near, and next to nothing when there is a lead that lasts.
+const FILL_YIELD_NEAR: u32 = 3;
+const FILL_YIELD_FAR: u32 = 40;
+/// A lead of the preparation that lasts.
+const FILL_LEAD_BYTES: u64 = 32 * 1024 * 1024;
 /// How long after a failure the next file is tried again.
 const CREATE_RETRY: Duration = Duration::from_secs(1);
 
@@ -289,7 +310,7 @@ pub async fn read_cold<R: Runtime>(
             let (reads, directory, segment_bytes) = {
                 let shard = shard.borrow();
                 let (written_end, segment_bytes) = (shard.written_end(), shard.log().segment_bytes());
-                let reads = shard.cold().plan(*start, written_end, segment_bytes);
+                let reads = shard.cold().plan(*start, written_end);
                 (reads, shard.settings().root.join("commitlog"), segment_bytes)
             };
             for read in reads {
@@ -329,6 +350,8 @@ pub async fn queue_loop<R: Runtime>(
     report: impl Fn(&StoreError),
 ) {
     let mut last_sync = runtime.now();
+    // A sync that failed is final for this run: nothing becomes durable any more.
+    let mut is_sync_failed = false;
     loop {
         let is_stopping = shard.borrow().is_stopping();
         let persisted = persist_queues(&runtime, &shard, &files).await;
@@ -336,25 +359,32 @@ pub async fn queue_loop<R: Runtime>(
         let synced = match persisted {
             Ok(()) if is_due || is_stopping => {
                 last_sync = runtime.now();
-                sync_queues(&runtime, &shard, &files).await
+                let synced = sync_queues(&runtime, &shard, &files).await;
+                is_sync_failed |= synced.is_err();
+                synced
             }
             other => other,
         };
         if let Err(error) = &synced {
             report(error);
         }
-        if is_stopping && (synced.is_err() || shard.borrow().is_dispatched_and_durable()) {
+        if is_stopping && (synced.is_err() || is_sync_failed || is_queue_work_done(&shard.borrow())) {
             return;
         }
         // Dispatch may have waited for room in the queues' memory.
         shard.borrow().progress.set();
-        if !is_stopping {
-            let wake = shard.borrow().queue_work.clone();
-            wait_or_timeout(&runtime, &wake, Some(rhythm.interval)).await;
-        } else {
-            runtime.yield_now().await;
-        }
+        let wake = shard.borrow().queue_work.clone();
+        let patience = if is_stopping { STOP_INTERVAL } else { rhythm.interval };
+        wait_or_timeout(&runtime, &wake, Some(patience)).await;
     }
+}
+
+/// How often a stop looks whether the last messages have been confirmed and dispatched.
+const STOP_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Whether a stop needs no more of the queues: they have every message, or all that a fenced log will confirm.
+fn is_queue_work_done<R: Runtime>(shard: &Shard<R>) -> bool {
+    shard.is_dispatched_and_durable() || (shard.fence().is_some() && shard.queues().is_durable())
 }
 
 async fn persist_queues<R: Runtime>(

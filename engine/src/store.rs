@@ -65,6 +65,8 @@ pub struct Store<R: Runtime> {
     pub shard: SharedShard<R>,
     /// Where old messages are read from.
     pub cold_files: Rc<ColdFiles<R>>,
+    /// The checkpoint as recovery left it.
+    opened_with: Checkpoint,
     /// What recovery found and did.
     pub recovered: Recovered,
     lock: R::Lock,
@@ -120,7 +122,7 @@ impl<R: Runtime> Store<R> {
                 queues: opened.queues,
                 log_min: opened.recovered.log_min,
                 last_store_timestamp_ms: opened.recovered.last_store_timestamp_ms,
-                cold: ColdCache::new(settings.read_cache_bytes),
+                cold: ColdCache::new(settings.read_cache_bytes, settings.segment_bytes),
             },
         );
         let read_access = match settings.backend {
@@ -138,6 +140,7 @@ impl<R: Runtime> Store<R> {
             making,
             shard: Rc::new(RefCell::new(shard)),
             cold_files,
+            opened_with: opened.checkpoint,
             recovered: opened.recovered,
             lock: opened.lock,
             log_errors,
@@ -167,7 +170,7 @@ impl<R: Runtime> Store<R> {
             move |error| report(error),
         ));
         let (root, report) = (self.settings.root.clone(), Rc::clone(&self.log_errors));
-        self.loops.spawn(checkpoint_loop(runtime.clone(), Rc::clone(shard), root, report));
+        self.loops.spawn(checkpoint_loop(runtime.clone(), Rc::clone(shard), root, self.opened_with, report));
     }
 
     /// Stops: when this returns well the store is clean, and the next start finds nothing to recover.
@@ -193,7 +196,7 @@ impl<R: Runtime> Store<R> {
             let shard = self.shard.borrow();
             let is_flushed = shard.flushed_end() == shard.log().end();
             let is_clean = is_flushed && shard.is_dispatched_and_durable() && shard.fence().is_none();
-            (is_clean, shard.log().unused_file(), checkpoint_of(&shard))
+            (is_clean, shard.log().unused_file(), checkpoint_of(&shard, &self.opened_with))
         };
         checkpoint.store(&self.runtime, &self.settings.root).await?;
         if !is_clean {
@@ -244,11 +247,12 @@ async fn open_log<R: Runtime>(
 }
 
 /// What may be promised about durability at this moment.
-fn checkpoint_of<R: Runtime>(shard: &Shard<R>) -> Checkpoint {
+fn checkpoint_of<R: Runtime>(shard: &Shard<R>, opened_with: &Checkpoint) -> Checkpoint {
     Checkpoint {
         physic_msg_timestamp_ms: shard.durable_timestamp_ms(),
         logics_msg_timestamp_ms: shard.queues().durable_timestamp_ms(),
-        ..Checkpoint::default()
+        // RocketMQ's other fields stay as they were found.
+        ..*opened_with
     }
 }
 
@@ -257,6 +261,7 @@ async fn checkpoint_loop<R: Runtime>(
     runtime: R,
     shard: SharedShard<R>,
     root: PathBuf,
+    opened_with: Checkpoint,
     report: Rc<dyn Fn(&StoreError)>,
 ) {
     let mut last = None;
@@ -266,7 +271,7 @@ async fn checkpoint_loop<R: Runtime>(
         }
         let stopping = shard.borrow().checkpoint_work.clone();
         crate::stages::wait_or_timeout(&runtime, &stopping, Some(CHECKPOINT_INTERVAL)).await;
-        let checkpoint = checkpoint_of(&shard.borrow());
+        let checkpoint = checkpoint_of(&shard.borrow(), &opened_with);
         if last.as_ref() == Some(&checkpoint) {
             continue;
         }

@@ -17,8 +17,8 @@ use engine::{
         Runtime,
         event::{Broadcast, Event},
     },
-    shard::Cold,
     metadata::{Generation, MetadataFile, MetadataWriter},
+    shard::Cold,
     stages::SharedShard,
     write::ack::{Outcome, Receipt, ReplyTo},
 };
@@ -37,11 +37,7 @@ use crate::{
     },
     consumer_offset::ConsumerOffsets,
     group::GroupTable,
-    processor::{
-        offset::PendingSearch,
-        pull::ColdPull,
-        send::SendScratch,
-    },
+    processor::{offset::PendingSearch, pull::ColdPull, send::SendScratch},
     registrar::TopicChanges,
     target::Targets,
     topic::TopicTable,
@@ -116,6 +112,9 @@ pub struct Broker<R: Runtime> {
     pub(crate) started: Instant,
     pub(crate) start_timestamp_ms: i64,
     pub(crate) cold_pulls: usize,
+    pub(crate) searches: usize,
+    /// Woken when a pull or search that needed the disk is done: another one can be taken.
+    pub(crate) cold_room: Broadcast,
     pub(crate) recovery: RecoverySummary,
     pub(crate) counters: BrokerCounters,
     stopping: bool,
@@ -197,6 +196,8 @@ impl<R: Runtime> Broker<R> {
             searches_waiting: Vec::new(),
             push_opaque: 0,
             cold_pulls: 0,
+            searches: 0,
+            cold_room: Broadcast::new(),
             recovery: parts.recovery,
             counters: BrokerCounters::default(),
             stopping: false,
@@ -258,6 +259,14 @@ impl<R: Runtime> Broker<R> {
         self.shard.borrow().fence().is_none()
     }
 
+    /// The log takes nothing more: the name servers are told, in a version of the topics that they haven't seen, because
+    /// they pass over what they know.
+    pub(crate) fn on_fenced(&mut self) {
+        let now_ms = self.runtime.wall_clock_ms();
+        self.topics.touch(now_ms);
+        self.topics_changed.wake_all();
+    }
+
     /// Answers with a code and a remark.
     pub(crate) fn refuse(&mut self, to: ReplyTo, code: i32, remark: &str) {
         self.connections.answer(ConnectionKey(to.connection), |out| {
@@ -312,8 +321,11 @@ impl<R: Runtime> Service<R> for Broker<R> {
             // Clients answer our pushes with nothing we wait for.
             return Step::Done;
         }
-        let to =
-            ReplyTo { connection: connection.0, opaque: command.opaque, serialization: command.serialization };
+        let to = ReplyTo {
+            connection: connection.0,
+            opaque: command.opaque,
+            serialization: command.serialization,
+        };
         if self.stopping {
             self.refuse_unless_oneway(
                 to,
@@ -327,10 +339,10 @@ impl<R: Runtime> Service<R> for Broker<R> {
             request::SEND_MESSAGE | request::SEND_MESSAGE_V2 | request::SEND_BATCH_MESSAGE => {
                 return self.on_send(to, command);
             }
-            request::PULL_MESSAGE => return self.on_pull(to, command),
+            request::PULL_MESSAGE | request::LITE_PULL_MESSAGE => return self.on_pull(to, command),
             request::QUERY_CONSUMER_OFFSET => self.on_query_consumer_offset(to, command),
             request::UPDATE_CONSUMER_OFFSET => self.on_update_consumer_offset(to, command),
-            request::SEARCH_OFFSET_BY_TIMESTAMP => self.on_search_offset(to, command),
+            request::SEARCH_OFFSET_BY_TIMESTAMP => return self.on_search_offset(to, command),
             request::GET_MAX_OFFSET => self.on_max_offset(to, command),
             request::GET_MIN_OFFSET => self.on_min_offset(to, command),
             request::HEART_BEAT => return self.on_heartbeat(to, command),
@@ -362,7 +374,13 @@ impl<R: Runtime> Service<R> for Broker<R> {
 
 impl<R: Runtime> Broker<R> {
     /// Refuses a request; one that wants no answer gets none.
-    pub(crate) fn refuse_unless_oneway(&mut self, to: ReplyTo, command: &Command<'_>, code: i32, remark: &str) {
+    pub(crate) fn refuse_unless_oneway(
+        &mut self,
+        to: ReplyTo,
+        command: &Command<'_>,
+        code: i32,
+        remark: &str,
+    ) {
         if !command.is_oneway() {
             self.refuse(to, code, remark);
         }

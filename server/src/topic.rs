@@ -210,6 +210,11 @@ impl TopicTable {
         }
     }
 
+    /// Makes a new version of the table as it is: what is registered about it has changed.
+    pub fn touch(&mut self, now_ms: i64) {
+        self.bump(now_ms);
+    }
+
     /// What a full registration says (103). `permission` is `brokerPermission`, or without the write bit when the shard
     /// can't write any more.
     pub fn registration(&self, permission: i32) -> RegisterBrokerBody {

@@ -3,6 +3,9 @@
 //! A pull never awaits. When it meets bytes that are neither in the log's tail nor here it gives up with the pieces it
 //! needs; they are read by io_uring into this cache, and the pull is run again from the start. A piece is always
 //! read with its successor when pulls walk forward, so a scan finds the next piece here.
+//!
+//! Pieces are counted from the beginning of each file, because no read goes over a file's end and a file's length
+//! needn't be a multiple of the piece size: the last piece of a file may be short.
 
 use std::collections::HashMap;
 
@@ -11,7 +14,7 @@ use crate::{limits::COLD_PIECE_BYTES, offset::LogOffset};
 /// One piece to read: `len` bytes of the log at `start`, all in one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PieceRead {
-    /// Where the piece begins; a multiple of the piece size.
+    /// Where the piece begins: a multiple of the piece size behind the beginning of its file.
     pub start: LogOffset,
     /// How many bytes of it were written when the read was asked for.
     pub len: usize,
@@ -26,19 +29,28 @@ struct Piece {
 pub struct ColdCache {
     pieces: HashMap<u64, Piece>,
     pieces_max: usize,
+    segment_bytes: u64,
     clock: u64,
 }
 
-/// The piece that `offset` lies in.
-fn piece_start(offset: LogOffset) -> u64 {
-    offset.get() / COLD_PIECE_BYTES as u64 * COLD_PIECE_BYTES as u64
-}
-
 impl ColdCache {
-    /// A cache of at most `bytes_max` bytes, though never less than four pieces.
+    /// A cache of at most `bytes_max` bytes, though never less than four pieces, of a log in files of
+    /// `segment_bytes`.
     #[must_use]
-    pub fn new(bytes_max: usize) -> ColdCache {
-        ColdCache { pieces: HashMap::new(), pieces_max: (bytes_max / COLD_PIECE_BYTES).max(4), clock: 0 }
+    pub fn new(bytes_max: usize, segment_bytes: u64) -> ColdCache {
+        let pieces_max = (bytes_max / COLD_PIECE_BYTES).max(4);
+        ColdCache { pieces: HashMap::new(), pieces_max, segment_bytes, clock: 0 }
+    }
+
+    /// The piece that `offset` lies in.
+    fn piece_start(&self, offset: LogOffset) -> u64 {
+        let inside = offset.get() % self.segment_bytes;
+        offset.get() - inside % COLD_PIECE_BYTES as u64
+    }
+
+    /// Where the file that holds `offset` ends.
+    fn file_end(&self, offset: u64) -> u64 {
+        (offset / self.segment_bytes + 1) * self.segment_bytes
     }
 
     /// How many bytes one pull may take from cold pieces: what the cache surely holds together.
@@ -57,7 +69,7 @@ impl ColdCache {
         self.clock += 1;
         let mut from = offset.get();
         while from < end {
-            let start = piece_start(LogOffset::new(from));
+            let start = self.piece_start(LogOffset::new(from));
             let piece = self.pieces.get_mut(&start).expect("no piece is missing");
             piece.used = self.clock;
             let inside = usize::try_from(from - start).expect("inside a piece");
@@ -73,7 +85,7 @@ impl ColdCache {
     #[must_use]
     pub fn missing(&self, offset: LogOffset, len: usize) -> Option<LogOffset> {
         let end = offset.plus(len as u64).get();
-        let mut at = piece_start(offset);
+        let mut at = self.piece_start(offset);
         while at < end {
             let needed =
                 usize::try_from(end - at).map_or(COLD_PIECE_BYTES, |rest| rest.min(COLD_PIECE_BYTES));
@@ -88,28 +100,31 @@ impl ColdCache {
     /// What to read for the piece at `start`, and its successor when the predecessor is here (a scan), up to
     /// `written_end` and never over a file's end.
     #[must_use]
-    pub fn plan(&self, start: LogOffset, written_end: LogOffset, segment_bytes: u64) -> Vec<PieceRead> {
-        let is_scan = start
-            .get()
-            .checked_sub(COLD_PIECE_BYTES as u64)
-            .is_some_and(|before| self.pieces.contains_key(&before));
-        let count: u64 = if is_scan { 2 } else { 1 };
+    pub fn plan(&self, start: LogOffset, written_end: LogOffset) -> Vec<PieceRead> {
+        let before = start.get().checked_sub(1).map(|last| self.piece_start(LogOffset::new(last)));
+        let is_scan = before.is_some_and(|before| self.pieces.contains_key(&before));
+        let count = if is_scan { 2 } else { 1 };
         let mut reads = Vec::new();
-        for index in 0..count {
-            let at = LogOffset::new(start.get() + index * COLD_PIECE_BYTES as u64);
-            if at >= written_end {
+        let mut at = start.get();
+        for _ in 0..count {
+            if at >= written_end.get() {
                 break;
             }
-            let file_end = (at.get() / segment_bytes + 1) * segment_bytes;
-            let end = file_end.min(written_end.get()).min(at.get() + COLD_PIECE_BYTES as u64);
-            reads.push(PieceRead { start: at, len: usize::try_from(end - at.get()).expect("a piece") });
+            let next = self.file_end(at).min(at + COLD_PIECE_BYTES as u64);
+            let len = usize::try_from(next.min(written_end.get()) - at).expect("a piece");
+            reads.push(PieceRead { start: LogOffset::new(at), len });
+            at = next;
         }
         reads
     }
 
     /// A piece was read.
     pub fn on_read(&mut self, start: LogOffset, bytes: Vec<u8>) {
-        assert_eq!(start.get(), piece_start(start), "pieces begin at multiples of their size");
+        assert_eq!(
+            start.get(),
+            self.piece_start(start),
+            "pieces are counted from the beginning of their file"
+        );
         self.clock += 1;
         self.pieces.insert(start.get(), Piece { bytes, used: self.clock });
         while self.pieces.len() > self.pieces_max {
@@ -123,9 +138,12 @@ impl ColdCache {
 mod tests {
     use super::*;
 
+    /// Four pieces and a short one.
+    const SEGMENT_BYTES: u64 = 4 * COLD_PIECE_BYTES as u64 + 4096;
+
     #[test]
     fn a_copy_over_two_pieces_needs_both_and_is_in_order() {
-        let mut cache = ColdCache::new(8 * COLD_PIECE_BYTES);
+        let mut cache = ColdCache::new(8 * COLD_PIECE_BYTES, SEGMENT_BYTES);
         let edge = COLD_PIECE_BYTES as u64;
         let mut out = Vec::new();
         assert_eq!(cache.copy(LogOffset::new(edge - 2), 4, &mut out), Err(LogOffset::ZERO));
@@ -143,24 +161,28 @@ mod tests {
 
     #[test]
     fn the_cache_is_bounded_and_forgets_what_was_used_longest_ago() {
-        let mut cache = ColdCache::new(4 * COLD_PIECE_BYTES);
+        let mut cache = ColdCache::new(4 * COLD_PIECE_BYTES, SEGMENT_BYTES);
         for index in 0..10u64 {
-            cache.on_read(LogOffset::new(index * COLD_PIECE_BYTES as u64), vec![0; COLD_PIECE_BYTES]);
+            cache.on_read(LogOffset::new(index * SEGMENT_BYTES), vec![0; COLD_PIECE_BYTES]);
         }
         assert_eq!(cache.pieces.len(), 4);
-        assert_eq!(cache.missing(LogOffset::new(9 * COLD_PIECE_BYTES as u64), 10), None);
+        assert_eq!(cache.missing(LogOffset::new(9 * SEGMENT_BYTES), 10), None);
         assert_eq!(cache.missing(LogOffset::ZERO, 10), Some(LogOffset::ZERO));
     }
 
     #[test]
     fn a_scan_reads_ahead_and_never_over_a_file() {
-        let mut cache = ColdCache::new(4 * COLD_PIECE_BYTES);
+        let mut cache = ColdCache::new(4 * COLD_PIECE_BYTES, SEGMENT_BYTES);
         let piece = COLD_PIECE_BYTES as u64;
         let end = LogOffset::new(10 * piece);
-        assert_eq!(cache.plan(LogOffset::ZERO, end, 4 * piece).len(), 1);
+        assert_eq!(cache.plan(LogOffset::ZERO, end).len(), 1);
         cache.on_read(LogOffset::ZERO, vec![0; COLD_PIECE_BYTES]);
-        let reads = cache.plan(LogOffset::new(piece), LogOffset::new(2 * piece + 5), 4 * piece);
+        let reads = cache.plan(LogOffset::new(piece), LogOffset::new(2 * piece + 5));
         let lens: Vec<usize> = reads.iter().map(|read| read.len).collect();
         assert_eq!(lens, [COLD_PIECE_BYTES, 5]);
+        cache.on_read(LogOffset::new(3 * piece), vec![0; COLD_PIECE_BYTES]);
+        let reads = cache.plan(LogOffset::new(4 * piece), end);
+        let reads: Vec<(u64, usize)> = reads.iter().map(|read| (read.start.get(), read.len)).collect();
+        assert_eq!(reads, [(4 * piece, 4096), (SEGMENT_BYTES, COLD_PIECE_BYTES)], "the last piece is short");
     }
 }

@@ -208,13 +208,21 @@ impl Flush {
         self.check();
     }
 
-    /// A write or sync failed: final.
-    pub fn on_failed(&mut self, operation: &'static str, error: &io::Error) {
-        self.sync_in_flight = None;
-        if self.fence.is_none() {
-            self.fence =
-                Some(Fence { operation, errno: error.raw_os_error().unwrap_or(0), text: error.to_string() });
-        }
+    /// A write failed: final. A sync may still be in flight; its end is told all the same and changes nothing.
+    pub fn on_write_failed(&mut self, error: &io::Error) {
+        self.set_fence("write", error);
+    }
+
+    /// The sync that was begun failed: final.
+    pub fn on_sync_failed(&mut self, error: &io::Error) {
+        self.sync_in_flight.take().expect("a sync was in flight");
+        self.set_fence("sync", error);
+    }
+
+    /// What failed first is what is told.
+    fn set_fence(&mut self, operation: &'static str, error: &io::Error) {
+        let errno = error.raw_os_error().unwrap_or(0);
+        self.fence.get_or_insert_with(|| Fence { operation, errno, text: error.to_string() });
     }
 
     /// When to look again although nothing happens; ASYNC_FLUSH only.
@@ -297,7 +305,7 @@ mod tests {
         flush.on_appended(at(100));
         flush.on_written(at(100), Duration::ZERO);
         flush.begin_sync(now);
-        flush.on_failed("sync", &io::Error::from_raw_os_error(5));
+        flush.on_sync_failed(&io::Error::from_raw_os_error(5));
         assert_eq!(flush.fence().map(|fence| fence.errno), Some(5));
         assert_eq!(flush.begin_sync(now), None, "no retry may claim success");
         assert_eq!(flush.promised_end(), LogOffset::ZERO);
