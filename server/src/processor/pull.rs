@@ -25,6 +25,7 @@ use protocol::{
 use crate::{
     broker::Broker,
     client_registry::PullSubscription,
+    config::ByteSize,
     connection::{Shared, Step, table::ConnectionKey},
     response::subscription_code,
     subscription::{SubscriptionError, TagFilter},
@@ -124,13 +125,17 @@ impl<R: Runtime> Broker<R> {
             return Err((response::SYSTEM_ERROR, format!("queueOffset {} is illegal", request.queue_offset)));
         };
         let filter = self.filter_of(request, broadcast_enable)?;
-        let count_max = self.settings.max_transfer_count_on_message_in_memory as usize;
-        let bytes_max = self.settings.max_transfer_bytes_on_message_in_memory.0;
+        let settings = &self.settings;
+        let asked = usize::try_from(request.max_msg_nums).unwrap_or(1);
+        let count = |max: u32| asked.clamp(1, max as usize);
+        let bytes = |max: ByteSize| usize::try_from(max.0).unwrap_or(usize::MAX);
         Ok(Pull {
             queue,
             queue_offset,
-            message_count_max: usize::try_from(request.max_msg_nums).unwrap_or(1).clamp(1, count_max),
-            bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX),
+            message_count_max: count(settings.max_transfer_count_on_message_in_memory),
+            bytes_max: bytes(settings.max_transfer_bytes_on_message_in_memory),
+            cold_message_count_max: count(settings.max_transfer_count_on_message_in_disk),
+            cold_bytes_max: bytes(settings.max_transfer_bytes_on_message_in_disk),
             filter: match filter {
                 TagFilter::All => Filter::All,
                 TagFilter::Codes(codes) => Filter::TagCodes(codes),

@@ -437,6 +437,11 @@ impl<R: Runtime> Broker<R> {
         match error {
             AppendError::NoRoom(_) => NoSend::Later(self.shard.borrow().room.clone()),
             AppendError::Fenced(_) => NoSend::Refused((response::SERVICE_NOT_AVAILABLE, self.fence_remark())),
+            AppendError::TooLarge { record_bytes, record_bytes_max } => illegal(&format!(
+                "the records would take {record_bytes} bytes, more than a commit-log file holds ({record_bytes_max}); \
+                 send less at once or raise mappedFileSizeCommitLog"
+            ))
+            .into(),
         }
     }
 
