@@ -14,7 +14,7 @@
 //! rest of the file is a blank. The next file is there before it is needed: created under its name, durable, and
 //! being zeroed, while the current one is half full.
 
-use std::{collections::VecDeque, rc::Rc};
+use std::{cell::Cell, collections::VecDeque, rc::Rc};
 
 use crate::{
     io::{BLOCK_BYTES, Mapping, Runtime},
@@ -74,6 +74,9 @@ pub struct CommitLog<R: Runtime> {
     cache_bytes_max: u64,
     /// Bytes written that preparation had not zeroed before.
     unprepared_bytes: u64,
+    /// Somebody waits for the next file although the current one isn't half full. A cell because asking whether there
+    /// is room changes nothing else.
+    is_next_asked_for: Cell<bool>,
 }
 
 impl<R: Runtime> CommitLog<R> {
@@ -103,6 +106,7 @@ impl<R: Runtime> CommitLog<R> {
             tail,
             cache_bytes_max: cache_bytes_max as u64,
             unprepared_bytes: 0,
+            is_next_asked_for: Cell::new(false),
         }
     }
 
@@ -121,19 +125,26 @@ impl<R: Runtime> CommitLog<R> {
         self.segment_bytes
     }
 
+    /// The most that one record, or the records of one batch, may take.
+    pub fn record_bytes_max(&self) -> u64 {
+        self.segment_bytes - BLANK_BYTES as u64
+    }
+
     /// Bytes written so far to places that preparation had not zeroed.
     pub fn unprepared_bytes(&self) -> u64 {
         self.unprepared_bytes
     }
 
-    /// Whether records of `len` bytes together, all in one file, can be appended now.
+    /// Whether records of `len` bytes together, all in one file, can be appended now. When they need the next file it
+    /// is wanted from now on.
     pub fn has_room(&self, len: u64) -> Result<(), NoRoom> {
-        assert!(len + BLANK_BYTES as u64 <= self.segment_bytes, "a record of {len} bytes fits no file");
+        assert!(len <= self.record_bytes_max(), "a record of {len} bytes fits no file");
         let current = self.current_index();
         let left = self.left(current);
         let position = self.segment_bytes - left;
         let fits = len + BLANK_BYTES as u64 <= left;
         if !fits && self.live.get(current + 1).is_none() {
+            self.is_next_asked_for.set(true);
             return Err(NoRoom::NextFile);
         }
         // Only a mapped log changes the file at once; a direct one looks when it writes.
@@ -247,17 +258,20 @@ impl<R: Runtime> CommitLog<R> {
         segment.mapping.as_ref()?.bytes().get(from..from + len)
     }
 
-    /// The base of the file to create next, when it is time: the current one is half full and is the last.
+    /// The base of the file to create next, when it is time: the current one is the last, and is half full or has no
+    /// room for an append.
     pub fn wanted_file(&self) -> Option<LogOffset> {
         let last = self.live.back().expect("a log has a current file");
         let in_last = self.end.get().saturating_sub(last.base.get());
-        (in_last >= self.segment_bytes / 2).then(|| last.base.plus(self.segment_bytes))
+        (in_last >= self.segment_bytes / 2 || self.is_next_asked_for.get())
+            .then(|| last.base.plus(self.segment_bytes))
     }
 
     /// The file after the last is there.
     pub fn add_file(&mut self, segment: Segment<R>) {
         let last = self.live.back().expect("a log has a current file");
         assert_eq!(segment.base, last.base.plus(self.segment_bytes), "files are consecutive");
+        self.is_next_asked_for.set(false);
         self.live.push_back(segment);
     }
 

@@ -362,19 +362,36 @@ impl<R: Runtime> Opening<'_, R> {
             let from = queues::From { segments: &self.segments, first: found.first, mode, holed: &holed };
             queues::dispatch(self.runtime, &self.files, &mut queues, &from, progress).await?
         };
-        let rebuilt = outcome == Outcome::Mismatch;
+        let mut rebuilt = outcome == Outcome::Mismatch;
         if rebuilt {
-            queues::forget_checkpoint(self.runtime, self.root, &self.checkpoint).await?;
-            let progress = &mut *self.progress;
-            queues::rebuild(self.runtime, &self.files, &mut queues, &self.segments, progress).await?;
+            self.rebuild(&mut queues).await?;
         }
-        queues::make_durable(self.runtime, &self.files, &mut queues).await?;
+        match self.finish_queues(&mut queues).await {
+            // An old file is damaged: those aren't read through.
+            Err(StoreError::QueueEntry { .. }) if !rebuilt => {
+                rebuilt = true;
+                self.rebuild(&mut queues).await?;
+                self.finish_queues(&mut queues).await?;
+            }
+            finished => finished?,
+        }
+        queues.begin_appending(found.scan.last_store_timestamp_ms);
+        Ok((queues, rebuilt))
+    }
+
+    async fn rebuild(&mut self, queues: &mut ConsumeQueues) -> Result<(), StoreError> {
+        queues::forget_checkpoint(self.runtime, self.root, &self.checkpoint).await?;
+        let progress = &mut *self.progress;
+        queues::rebuild(self.runtime, &self.files, queues, &self.segments, progress).await
+    }
+
+    async fn finish_queues(&self, queues: &mut ConsumeQueues) -> Result<(), StoreError> {
+        queues::make_durable(self.runtime, &self.files, queues).await?;
         for queue in queues.iter() {
             let log_min = self.segments.log_min();
             queues.correct_min(self.runtime, &self.files, queue, log_min).await?;
         }
-        queues.begin_appending(found.scan.last_store_timestamp_ms);
-        Ok((queues, rebuilt))
+        Ok(())
     }
 
     /// Everything is durable now: says so, that the next opening needn't go back further.

@@ -77,6 +77,13 @@ pub enum AppendError {
     Fenced(Fence),
     /// No room at this moment: wait for [`Shard::room`] and try again.
     NoRoom(NoRoom),
+    /// A record, or a batch's records together, that fit no file.
+    TooLarge {
+        /// Their length, in bytes.
+        record_bytes: u64,
+        /// What a file holds, in bytes.
+        record_bytes_max: u64,
+    },
 }
 
 /// An appended message that isn't dispatched yet.
@@ -214,14 +221,21 @@ impl<R: Runtime> Shard<R> {
             return Err(NoRoom::Unwritten);
         }
         let largest = (self.settings.message_bytes_max + RECORD_OVERHEAD_BYTES_MAX) as u64;
-        let fits = self.log.segment_bytes() - crate::commit_log::record::BLANK_BYTES as u64;
-        self.log.has_room(largest.min(fits))
+        self.log_has_room(largest.min(self.log.record_bytes_max()))
+    }
+
+    fn log_has_room(&self, len: u64) -> Result<(), NoRoom> {
+        let room = self.log.has_room(len);
+        if room == Err(NoRoom::NextFile) {
+            self.files.set();
+        }
+        room
     }
 
     /// Appends one message to `queue`. `wall_ms` is the host's clock; stored times never go back.
     ///
     /// # Errors
-    /// When the log is fenced or has no room at this moment; then nothing has changed.
+    /// When the log is fenced, has no room at this moment or no file for so much; then nothing has changed.
     pub fn append(
         &mut self,
         queue: QueueIndex,
@@ -258,14 +272,15 @@ impl<R: Runtime> Shard<R> {
         if let Some(fence) = self.flush.fence() {
             return Err(AppendError::Fenced(fence.clone()));
         }
+        let (record_bytes, record_bytes_max) = (len as u64, self.log.record_bytes_max());
+        if record_bytes > record_bytes_max {
+            return Err(AppendError::TooLarge { record_bytes, record_bytes_max });
+        }
         if self.log.end().since(self.flush.written_end()) > UNWRITTEN_BYTES_MAX {
             return Err(AppendError::NoRoom(NoRoom::Unwritten));
         }
-        self.log.has_room(len as u64).map_err(AppendError::NoRoom)?;
+        self.log_has_room(len as u64).map_err(AppendError::NoRoom)?;
         self.log.make_room(len as u64);
-        if self.log.wanted_file().is_some() {
-            self.files.set();
-        }
         Ok(())
     }
 
@@ -277,6 +292,9 @@ impl<R: Runtime> Shard<R> {
             self.sync_work.set();
         } else {
             self.work.set();
+        }
+        if self.log.wanted_file().is_some() {
+            self.files.set();
         }
     }
 
@@ -388,9 +406,10 @@ impl<R: Runtime> Shard<R> {
         if let Some(pulled) = decide_by_offset(pull.queue_offset, min, max) {
             return Ok(pulled);
         }
+        let count_max = pull.message_count_max.max(pull.cold_message_count_max);
         let wanted = match pull.filter {
-            crate::read::pull::Filter::All => pull.message_count_max.max(1),
-            crate::read::pull::Filter::TagCodes(_) => PULL_SCAN_ENTRIES_MAX.max(pull.message_count_max),
+            crate::read::pull::Filter::All => count_max.max(1),
+            crate::read::pull::Filter::TagCodes(_) => PULL_SCAN_ENTRIES_MAX.max(count_max),
         };
         self.entries.clear();
         let mut entries = std::mem::take(&mut self.entries);
@@ -424,10 +443,11 @@ impl<R: Runtime> Shard<R> {
                 scanned += 1;
                 continue;
             }
-            if !takes_more(pull, self.selected.len(), bytes, len) {
+            let is_cold = self.log.resident(entry.log_offset, len).is_none();
+            if !takes_more(pull, self.selected.len(), bytes, len, is_cold) {
                 break;
             }
-            if self.log.resident(entry.log_offset, len).is_none() {
+            if is_cold {
                 if let Some(piece) = self.cold.missing(entry.log_offset, len) {
                     if self.selected.is_empty() {
                         return Err(Cold::Log(piece));
@@ -692,3 +712,6 @@ impl<R: Runtime> Shard<R> {
         self.stopping
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::floor::{self, Floor, FloorRate, Method};
 use crate::histogram::Interval;
 use crate::plan::{BodySize, Pacing, Roles, Workload};
-use crate::process::Environment;
+use crate::process::{Environment, pin_thread};
 use crate::report::{Cell, FORMAT, Fact, Report};
 use crate::run::{Sample, Site, Style, cell, facts, intervals, load_name, measure, topic_names};
 use crate::terminal::Progress;
@@ -77,6 +77,9 @@ pub struct Comparison {
     pub floor_duration: Duration,
 }
 
+/// Below this the windows of fast cells would be too short to mean anything.
+const BYTES_PER_ROUND_MIN: u64 = 1 << 30;
+const BYTES_PER_ROUND_MAX: u64 = 10 << 30;
 /// Segments that a server keeps prepared beside the one it writes.
 const SEGMENTS_AHEAD: u64 = 3;
 /// What a record takes besides its body, rounded up: record header, topic, properties, queue entry, index.
@@ -114,8 +117,20 @@ impl Comparison {
 
     /// Bytes on the disk at the worst moment.
     pub fn space_needed(&self) -> u64 {
+        self.bytes_per_round + self.space_besides()
+    }
+
+    /// Of that, what is needed besides the messages.
+    fn space_besides(&self) -> u64 {
         let servers = self.plans().len() as u64;
-        self.bytes_per_round + servers * SEGMENTS_AHEAD * self.segment_bytes + floor::FILE_BYTES
+        servers * SEGMENTS_AHEAD * self.segment_bytes + floor::FILE_BYTES
+    }
+
+    /// Sets the bytes of a round to what the disk offers, up to where no window needs to end early on a fast machine.
+    pub fn fit_to_disk(&mut self) -> Result<()> {
+        let offered = floor::room_to_use(&self.directory)?.saturating_sub(self.space_besides());
+        self.bytes_per_round = (offered / 5 * 4).clamp(BYTES_PER_ROUND_MIN, BYTES_PER_ROUND_MAX);
+        Ok(())
     }
 
     /// How long it will take, roughly.
@@ -309,14 +324,20 @@ impl Budget {
     }
 }
 
-/// The device at the size of the groups just seen; without counters at one block.
+/// The device at the size of the groups just seen, without counters at one block; from the server's core, which is idle
+/// now, so that both had the same machine.
 fn device(floor: &mut Floor, sample: &Sample, plan: &Comparison) -> Result<Vec<FloorRate>> {
     let group = sample.flushes.and_then(|f| f.bytes_per_sync()).unwrap_or(floor::BLOCK_BYTES as u64);
-    let mut rates = Vec::new();
-    for method in [Method::Dsync, Method::Fdatasync] {
-        rates.push(floor.measure(method, group, plan.floor_duration)?);
-    }
-    Ok(rates)
+    let core = plan.server_cores.as_ref().and_then(|cores| cores.0.first().copied());
+    let measure_all = || {
+        if let Some(core) = core {
+            pin_thread(core)?;
+        }
+        let methods = [Method::Dsync, Method::Fdatasync];
+        methods.into_iter().map(|method| floor.measure(method, group, plan.floor_duration)).collect()
+    };
+    std::thread::scope(|scope| scope.spawn(measure_all).join())
+        .unwrap_or_else(|_| Err(Error::Data("the device-floor thread panicked; see above".to_owned())))
 }
 
 fn start_round(plan: &Comparison, style: &Style) -> Result<Vec<Contender>> {
@@ -416,13 +437,16 @@ fn notes(plan: &Comparison, cells: &[Cell], samples: &[Vec<Sample>], floor: Opti
                 .to_owned(),
         );
     }
-    let unprepared = cells.iter().filter_map(|cell| Some((cell, cell.flushes?.unprepared_share?)));
-    for (cell, share) in unprepared.filter(|(_, share)| *share > 0.01) {
+    let unprepared: Vec<String> = cells
+        .iter()
+        .filter_map(|cell| Some((cell, cell.flushes?.unprepared_share?)))
+        .filter(|(_, share)| *share > 0.01)
+        .map(|(cell, share)| format!("{} at {} {:.0} %", cell.server, cell.load, 100.0 * share))
+        .collect();
+    if !unprepared.is_empty() {
         notes.push(format!(
-            "{} at {}: {:.0} % of the bytes went into blocks that were not prepared ahead, which makes their syncs slower.",
-            cell.server,
-            cell.load,
-            100.0 * share
+            "Bytes that went into blocks which were not prepared ahead, and whose syncs are slower for it: {}.",
+            unprepared.join(", ")
         ));
     }
     if plan.is_carried() && cells.iter().any(|cell| cell.cpu_us_per_message.is_none()) {

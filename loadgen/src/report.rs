@@ -99,6 +99,8 @@ pub struct Cell {
     pub failures: Vec<Failure>,
     /// Requests that were never answered.
     pub unanswered: u64,
+    /// Messages of an open loop that were due and never found a place.
+    pub unsent: u64,
     /// Connections that the server closed.
     pub connections_lost: u64,
     /// The rounds in order.
@@ -108,7 +110,7 @@ pub struct Cell {
 impl Cell {
     /// Nothing failed, nothing was left unanswered.
     pub fn is_clean(&self) -> bool {
-        self.failures.is_empty() && self.unanswered == 0 && self.connections_lost == 0
+        self.failures.is_empty() && self.unanswered == 0 && self.unsent == 0 && self.connections_lost == 0
     }
 
     /// The better of the device's rates at this cell's group size.

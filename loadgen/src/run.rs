@@ -290,7 +290,8 @@ pub fn cell(site: &Site, workload: &Workload, samples: &[Sample]) -> Cell {
         cpu_us_per_message: all.and_then(Spread::of),
         memory: samples.last().and_then(|s| s.memory),
         failures: failures(samples),
-        unanswered: samples.iter().map(|s| s.tally.unanswered + s.tally.unsent).sum(),
+        unanswered: samples.iter().map(|s| s.tally.unanswered).sum(),
+        unsent: samples.iter().map(|s| s.tally.unsent).sum(),
         connections_lost: samples.iter().map(|s| s.tally.connections_lost).sum(),
         rounds: samples.iter().map(|s| round(s, workload)).collect(),
     }

@@ -17,8 +17,8 @@ use engine::{
         Runtime,
         event::{Broadcast, Event},
     },
-    shard::Cold,
     metadata::{Generation, MetadataFile, MetadataWriter},
+    shard::Cold,
     stages::SharedShard,
     write::ack::{Outcome, Receipt, ReplyTo},
 };
@@ -37,11 +37,7 @@ use crate::{
     },
     consumer_offset::ConsumerOffsets,
     group::GroupTable,
-    processor::{
-        offset::PendingSearch,
-        pull::ColdPull,
-        send::SendScratch,
-    },
+    processor::{offset::PendingSearch, pull::ColdPull, send::SendScratch},
     registrar::TopicChanges,
     target::Targets,
     topic::TopicTable,
@@ -325,8 +321,11 @@ impl<R: Runtime> Service<R> for Broker<R> {
             // Clients answer our pushes with nothing we wait for.
             return Step::Done;
         }
-        let to =
-            ReplyTo { connection: connection.0, opaque: command.opaque, serialization: command.serialization };
+        let to = ReplyTo {
+            connection: connection.0,
+            opaque: command.opaque,
+            serialization: command.serialization,
+        };
         if self.stopping {
             self.refuse_unless_oneway(
                 to,
@@ -375,7 +374,13 @@ impl<R: Runtime> Service<R> for Broker<R> {
 
 impl<R: Runtime> Broker<R> {
     /// Refuses a request; one that wants no answer gets none.
-    pub(crate) fn refuse_unless_oneway(&mut self, to: ReplyTo, command: &Command<'_>, code: i32, remark: &str) {
+    pub(crate) fn refuse_unless_oneway(
+        &mut self,
+        to: ReplyTo,
+        command: &Command<'_>,
+        code: i32,
+        remark: &str,
+    ) {
         if !command.is_oneway() {
             self.refuse(to, code, remark);
         }

@@ -39,8 +39,10 @@ pub trait Service<R: Runtime>: 'static {
 /// A service as its connections share it. Borrowed for one step, never over an await.
 pub type Shared<S> = Rc<RefCell<S>>;
 
-/// Least room offered to one receive. Large enough that a deep pipeline comes in few calls.
-const RECEIVE_BYTES_MIN: usize = 64 * 1024;
+/// Least room offered to one receive of a connection whose requests come one by one: there may be many, mostly idle.
+const RECEIVE_BYTES_MIN: usize = 8 * 1024;
+/// The same once a receive has filled its room: a deep pipeline comes in few calls.
+const RECEIVE_BYTES_DEEP: usize = 64 * 1024;
 /// How long accepting rests after the process ran out of descriptors.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 /// A command that had to wait is brought again at least this often, whoever forgets to wake it.
@@ -92,12 +94,13 @@ async fn read_loop<R: Runtime, S: Service<R>>(
     stream: &Rc<R::Stream>,
 ) {
     let mut session = Session::new(FRAME_BYTES_MAX);
+    let mut room_bytes = RECEIVE_BYTES_MIN;
     loop {
         if stream.readable().await.is_err() {
             return;
         }
         loop {
-            let room = session.receive_room(RECEIVE_BYTES_MIN);
+            let room = session.receive_room(room_bytes);
             let room_len = room.len();
             let received = match stream.try_receive(room) {
                 Ok(0) => return,
@@ -114,6 +117,7 @@ async fn read_loop<R: Runtime, S: Service<R>>(
                 // The socket is empty by now: another call would only say so.
                 break;
             }
+            room_bytes = RECEIVE_BYTES_DEEP;
             runtime.yield_now().await;
         }
     }

@@ -18,6 +18,7 @@ use engine::{
         event::{Broadcast, Event, first},
     },
     stages::wait_or_timeout,
+    tasks::Tasks,
 };
 use protocol::{Session, body::topic::perm, frame::FRAME_BYTES_MAX};
 
@@ -57,76 +58,61 @@ impl TopicChanges {
 }
 
 /// The tasks that keep name servers informed.
-pub struct Registrar {
-    tasks: Rc<Tasks>,
+pub struct Registrar<R: Runtime> {
+    tasks: Tasks<R>,
+    common: Rc<Common>,
 }
 
 /// What the tasks and their owner tell each other.
-struct Tasks {
-    /// Those that haven't ended.
-    running: Cell<usize>,
-    /// Those that haven't heard from their name server for the first time, nor failed to.
+struct Common {
+    /// Tasks that haven't heard from their name server for the first time, nor failed to.
     waiting: Cell<usize>,
-    stopping: Cell<bool>,
-    /// Set when `running` or `waiting` went down.
+    /// Set when `waiting` went down.
     fewer: Event,
-    /// Wakes the tasks when `stopping` becomes true.
+    is_stopping: Cell<bool>,
+    /// Wakes the tasks when `is_stopping` becomes true.
     stop: Broadcast,
 }
 
-impl Tasks {
-    fn count_down(&self, counter: &Cell<usize>) {
-        counter.set(counter.get() - 1);
-        self.fewer.set();
-    }
-
-    /// Waits until `counter` is 0, at most for `timeout`.
-    async fn wait_for_none<R: Runtime>(&self, runtime: &R, counter: &Cell<usize>, timeout: Duration) {
-        let until = runtime.now() + timeout;
-        while counter.get() > 0 && runtime.now() < until {
-            let wait = until.saturating_duration_since(runtime.now());
-            wait_or_timeout(runtime, &self.fewer, Some(wait)).await;
+impl<R: Runtime> Registrar<R> {
+    /// Says good-bye to every name server that listens.
+    pub async fn stop(&self, runtime: &R) {
+        self.common.is_stopping.set(true);
+        self.common.stop.wake_all();
+        let until = runtime.now() + 2 * GOOD_BYE;
+        while self.tasks.running() > 0 && runtime.now() < until {
+            self.tasks.one_ended_or(until.saturating_duration_since(runtime.now())).await;
         }
     }
 }
 
-impl Registrar {
-    /// Says good-bye to every name server that listens.
-    pub async fn stop<R: Runtime>(&self, runtime: &R) {
-        self.tasks.stopping.set(true);
-        self.tasks.stop.wake_all();
-        self.tasks.wait_for_none(runtime, &self.tasks.running, 2 * GOOD_BYE).await;
-    }
-}
-
 /// Starts a task per name server, and waits (bounded) until each was told once.
-pub async fn start<R: Runtime>(runtime: &R, broker: &Shared<Broker<R>>, start: &ShardStart) -> Registrar {
+pub async fn start<R: Runtime>(runtime: &R, broker: &Shared<Broker<R>>, start: &ShardStart) -> Registrar<R> {
     let mut names: Vec<String> = start.settings.namesrv_addr.clone();
     names.extend(start.embedded_namesrv.map(|address| address.to_string()));
-    let tasks = Rc::new(Tasks {
-        running: Cell::new(names.len()),
+    let tasks = Tasks::new(runtime.clone());
+    let common = Rc::new(Common {
         waiting: Cell::new(names.len()),
-        stopping: Cell::new(false),
         fewer: Event::new(),
+        is_stopping: Cell::new(false),
         stop: Broadcast::new(),
     });
     for name in names {
-        let task = Task::new(runtime, broker, &tasks, name);
-        let tasks = Rc::clone(&tasks);
-        runtime.spawn(async move {
-            task.run().await;
-            tasks.count_down(&tasks.running);
-        });
+        tasks.spawn(Task::new(runtime, broker, &common, name).run());
     }
-    tasks.wait_for_none(runtime, &tasks.waiting, FIRST).await;
-    Registrar { tasks }
+    let until = runtime.now() + FIRST;
+    while common.waiting.get() > 0 && runtime.now() < until {
+        let wait = until.saturating_duration_since(runtime.now());
+        wait_or_timeout(runtime, &common.fewer, Some(wait)).await;
+    }
+    Registrar { tasks, common }
 }
 
 /// One name server's.
 struct Task<R: Runtime> {
     runtime: R,
     broker: Shared<Broker<R>>,
-    tasks: Rc<Tasks>,
+    common: Rc<Common>,
     name: String,
     registration: Registration,
     /// The registration counts time from here.
@@ -139,7 +125,7 @@ struct Task<R: Runtime> {
 }
 
 impl<R: Runtime> Task<R> {
-    fn new(runtime: &R, broker: &Shared<Broker<R>>, tasks: &Rc<Tasks>, name: String) -> Task<R> {
+    fn new(runtime: &R, broker: &Shared<Broker<R>>, common: &Rc<Common>, name: String) -> Task<R> {
         let now = broker.borrow();
         let identity = Identity {
             cluster_name: now.identity.cluster.clone(),
@@ -155,7 +141,7 @@ impl<R: Runtime> Task<R> {
         Task {
             runtime: runtime.clone(),
             broker: Rc::clone(broker),
-            tasks: Rc::clone(tasks),
+            common: Rc::clone(common),
             name,
             registration: Registration::new(identity, schedule),
             started: runtime.now(),
@@ -184,7 +170,8 @@ impl<R: Runtime> Task<R> {
     /// One connection's life; ends well when the broker stops.
     async fn serve(&mut self) -> Result<(), String> {
         let Some(connected) = self.unless_stopped(self.connect()).await else { return Ok(()) };
-        let mut link = Link { stream: connected?, session: Session::new(FRAME_BYTES_MAX), unsent: Vec::new() };
+        let mut link =
+            Link { stream: connected?, session: Session::new(FRAME_BYTES_MAX), unsent: Vec::new() };
         self.registration.on_connected(self.now());
         let mut good_bye_until = None;
         loop {
@@ -197,7 +184,7 @@ impl<R: Runtime> Task<R> {
                 return Err("it did not answer in time".to_owned());
             }
             if good_bye_until.is_none() {
-                if self.tasks.stopping.get() {
+                if self.common.is_stopping.get() {
                     self.registration.unregister_request(now, &mut link.unsent);
                     good_bye_until = Some(now + GOOD_BYE);
                 } else {
@@ -268,18 +255,18 @@ impl<R: Runtime> Task<R> {
             }
             note(link.stream.writable().await);
         });
-        let told = first(self.tasks.stop.wait(), changed.wait());
+        let told = first(self.common.stop.wait(), changed.wait());
         first(told, first(socket, self.runtime.sleep(pause))).await;
         failure.into_inner().map_or(Ok(()), Err)
     }
 
     /// The outcome of `work`, or `None` when the broker stops before.
     async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        if self.tasks.stopping.get() {
+        if self.common.is_stopping.get() {
             return None;
         }
         let mut outcome = None;
-        first(async { outcome = Some(work.await) }, self.tasks.stop.wait()).await;
+        first(async { outcome = Some(work.await) }, self.common.stop.wait()).await;
         outcome
     }
 
@@ -303,7 +290,8 @@ impl<R: Runtime> Task<R> {
     fn end_waiting(&mut self) {
         if self.is_waited_for {
             self.is_waited_for = false;
-            self.tasks.count_down(&self.tasks.waiting);
+            self.common.waiting.set(self.common.waiting.get() - 1);
+            self.common.fewer.set();
         }
     }
 

@@ -62,21 +62,15 @@ impl ColdCache {
     /// Appends the `len` bytes at `offset` to `out`. `Err` names a piece that must be read first; then nothing was
     /// appended.
     pub fn copy(&mut self, offset: LogOffset, len: usize, out: &mut Vec<u8>) -> Result<(), LogOffset> {
-        let end = offset.plus(len as u64).get();
-        let mut at = self.piece_start(offset);
-        while at < end {
-            let needed =
-                usize::try_from(end - at).map_or(COLD_PIECE_BYTES, |rest| rest.min(COLD_PIECE_BYTES));
-            if self.pieces.get(&at).is_none_or(|piece| piece.bytes.len() < needed) {
-                return Err(LogOffset::new(at));
-            }
-            at += COLD_PIECE_BYTES as u64;
+        if let Some(start) = self.missing(offset, len) {
+            return Err(start);
         }
+        let end = offset.plus(len as u64).get();
         self.clock += 1;
         let mut from = offset.get();
         while from < end {
             let start = self.piece_start(LogOffset::new(from));
-            let piece = self.pieces.get_mut(&start).expect("looked up above");
+            let piece = self.pieces.get_mut(&start).expect("no piece is missing");
             piece.used = self.clock;
             let inside = usize::try_from(from - start).expect("inside a piece");
             let until =
@@ -87,7 +81,7 @@ impl ColdCache {
         Ok(())
     }
 
-    /// Whether `len` bytes at `offset` can be copied now.
+    /// The first piece that must be read before the `len` bytes at `offset` can be copied.
     #[must_use]
     pub fn missing(&self, offset: LogOffset, len: usize) -> Option<LogOffset> {
         let end = offset.plus(len as u64).get();
@@ -126,7 +120,11 @@ impl ColdCache {
 
     /// A piece was read.
     pub fn on_read(&mut self, start: LogOffset, bytes: Vec<u8>) {
-        assert_eq!(start.get(), self.piece_start(start), "pieces are counted from the beginning of their file");
+        assert_eq!(
+            start.get(),
+            self.piece_start(start),
+            "pieces are counted from the beginning of their file"
+        );
         self.clock += 1;
         self.pieces.insert(start.get(), Piece { bytes, used: self.clock });
         while self.pieces.len() > self.pieces_max {

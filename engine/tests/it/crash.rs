@@ -15,7 +15,6 @@ use engine::{
         script::{InFlightFate, PowerCut, ScriptRuntime},
     },
     metadata::{self, Generation, MetadataWriter},
-    shard::AppendError,
     store::StoreSettings,
     write::flush::FlushMode,
 };
@@ -77,7 +76,12 @@ impl SmallFile {
         let Some(_) = requests.first() else { return 0 };
         let writer = self.writer.borrow();
         let durable = writer.durable_generation(Self::only(&writer));
-        requests.iter().filter(|(generation, _)| *generation <= durable).map(|(_, count)| *count).max().unwrap_or(0)
+        requests
+            .iter()
+            .filter(|(generation, _)| *generation <= durable)
+            .map(|(_, count)| *count)
+            .max()
+            .unwrap_or(0)
     }
 
     fn only(_writer: &MetadataWriter) -> metadata::MetadataFile {
@@ -126,11 +130,7 @@ async fn send_something(rig: &Rig, dice: &mut Dice) {
     let queue_id = u32::try_from(dice.below(2)).unwrap();
     let count = if dice.below(5) == 0 { 3 } else { 1 };
     let lens: Vec<usize> = (0..count).map(|_| dice.len() / count + 1).collect();
-    match rig.send_patiently(topic, queue_id, &lens).await {
-        Ok(()) => {}
-        Err(AppendError::Fenced(fence)) => panic!("fenced by {}: {}", fence.operation, fence.text),
-        Err(AppendError::NoRoom(_)) => unreachable!("a patient sender waits for room"),
-    }
+    rig.send_patiently(topic, queue_id, &lens).await.unwrap();
 }
 
 /// The worlds that a crash now may leave.

@@ -10,7 +10,9 @@ use engine::{
 
 use crate::{
     oracle::{Crash, judge},
-    rig::{ASYNC_DIRECT, ASYNC_MAPPED, FDATASYNC, Rig, SYNC_WAYS, TOPIC, WAYS, log_operation, on_log, settings},
+    rig::{
+        ASYNC_DIRECT, ASYNC_MAPPED, FDATASYNC, Rig, SYNC_WAYS, TOPIC, WAYS, log_operation, on_log, settings,
+    },
 };
 
 /// What can fail in each way to flush: the group's write, its sync, or both.
@@ -67,7 +69,11 @@ fn a_failed_write_or_sync_fences_its_group_and_everything_later() {
             assert_eq!(after.flushed, before.flushed, "{what}");
             let log = rig.runtime.plan().log();
             let later = log.iter().filter(|done| done.operation.kind == Kind::SyncData).skip(syncs);
-            assert_eq!(later.filter(|done| log_operation(&done.operation)).count(), 0, "{what}: no second try");
+            assert_eq!(
+                later.filter(|done| log_operation(&done.operation)).count(),
+                0,
+                "{what}: no second try"
+            );
             if is_sync_flush(way) {
                 assert_eq!(after.confirmed, before.confirmed, "{what}");
                 let fenced = [2, 3, 4].map(|number| (number, Outcome::Fenced));
@@ -101,7 +107,10 @@ fn a_fenced_store_stops_uncleanly_and_the_next_start_may_find_the_group() {
         let next = Rig::reopen(&runtime.disk().kill_image(InFlightFate::Absent), settings(way), &journal);
         assert!(next.store.recovered.killed && next.store.recovered.log_end >= flushed);
         let present = next.runtime.block_on(judge(&next));
-        assert!(present.len() == 5 || (kind == Kind::Write && present.len() == 2), "{way:?} {kind:?} {present:?}");
+        assert!(
+            present.len() == 5 || (kind == Kind::Write && present.len() == 2),
+            "{way:?} {kind:?} {present:?}"
+        );
     }
 }
 
@@ -149,9 +158,8 @@ fn async_flush_is_fenced_by_a_failed_sync_too() {
 #[test]
 fn a_failed_sync_of_a_queue_costs_no_message_but_the_clean_stop() {
     let rig = rig_with_two(FDATASYNC);
-    let of_queues = |kind| {
-        engine::io::script::Rule::on(move |operation| operation.kind == kind).under("consumequeue")
-    };
+    let of_queues =
+        |kind| engine::io::script::Rule::on(move |operation| operation.kind == kind).under("consumequeue");
     rig.runtime.plan().add(of_queues(Kind::SyncData).nth(1).fail(EIO));
     rig.send_now(TOPIC, 0, &[100]);
     rig.runtime.advance(std::time::Duration::from_secs(10));
@@ -159,7 +167,11 @@ fn a_failed_sync_of_a_queue_costs_no_message_but_the_clean_stop() {
     let durable_ms = rig.shard.borrow().queues().durable_timestamp_ms();
     rig.send_now(TOPIC, 0, &[100]);
     rig.runtime.advance(std::time::Duration::from_secs(10));
-    assert_eq!(rig.shard.borrow().queues().durable_timestamp_ms(), durable_ms, "no later sync makes up for it");
+    assert_eq!(
+        rig.shard.borrow().queues().durable_timestamp_ms(),
+        durable_ms,
+        "no later sync makes up for it"
+    );
     assert_eq!(rig.pullable(TOPIC, 0), 4);
     let (runtime, journal) = (rig.runtime.clone(), rig.journal.clone());
     assert!(matches!(rig.stop(), Err(StoreError::NotClean { .. })));

@@ -1,13 +1,8 @@
 //! SYNC_FLUSH: nothing is promised, nor visible, before it is durable.
 
-use std::time::Duration;
+use engine::{io::script::Kind, write::ack::Outcome};
 
-use engine::{
-    io::script::{Kind, PowerCut},
-    write::ack::Outcome,
-};
-
-use crate::rig::{DSYNC, FDATASYNC, MAPPED, Rig, SYNC_FLUSH_TIMEOUT, SYNC_WAYS, TOPIC, on_log};
+use crate::rig::{DSYNC, Rig, SYNC_WAYS, TOPIC, on_log};
 
 /// What makes a message durable: the operation to hold.
 fn durable_by(way: usize) -> Kind {

@@ -13,5 +13,6 @@ mod recover;
 mod rig;
 mod oracle;
 mod flush;
+mod roll;
 mod fence;
 mod crash;

@@ -69,6 +69,9 @@ fn a_crash_at_any_operation_leaves_the_old_text_or_the_new_one() {
         images.extend((0..8).map(|seed| runtime.disk().power_cut_image(PowerCut::seed(seed))));
         images.extend((0..4).map(|seed| runtime.disk().kill_image(InFlightFate::Seed(seed))));
         for image in images {
+            // Asked before it is loaded, which would put it right.
+            let is_there = image.disk().read(PATH).is_some();
+            assert!(is_there || done == 0, "operation {number}: the file is always there");
             let found = load(&image).unwrap().unwrap_or(0);
             assert!(found == done || found == done + 1, "operation {number}: {found} after {done}");
             // The file itself is complete; a backup that is there is an earlier text.

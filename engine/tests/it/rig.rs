@@ -188,7 +188,12 @@ impl Rig {
     }
 
     /// Sends when there is room.
-    pub async fn send_patiently(&self, topic: &str, queue_id: u32, lens: &[usize]) -> Result<(), AppendError> {
+    pub async fn send_patiently(
+        &self,
+        topic: &str,
+        queue_id: u32,
+        lens: &[usize],
+    ) -> Result<(), AppendError> {
         loop {
             match self.send_batch(topic, queue_id, lens, |_| {}) {
                 Err(AppendError::NoRoom(_)) => {
@@ -297,6 +302,8 @@ pub fn pull_from(queue: QueueIndex, from: u64) -> Pull {
         queue_offset: QueueOffset::new(from),
         message_count_max: 32,
         bytes_max: 256 * 1024,
+        cold_message_count_max: 32,
+        cold_bytes_max: 256 * 1024,
         filter: Filter::All,
     }
 }

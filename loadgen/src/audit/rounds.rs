@@ -110,6 +110,11 @@ fn carried_rounds(
         round.unclean_bytes = unclean_bytes(&topology)?;
         reader.reconnect(&topology)?;
         reader.read(&mut found)?;
+        if logs.iter().any(|log| found.lost(log).next().is_some()) {
+            // Before something is called lost, the queues get the time to show it.
+            reader.settle()?;
+            reader.read(&mut found)?;
+        }
         let losses = judged.judge(&logs, &found, audit.promise, plan.margin, Some(killed_ns));
         round.lost = losses.lost;
         round.lost_beyond_promise = losses.beyond_promise;

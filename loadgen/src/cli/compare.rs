@@ -43,9 +43,10 @@ pub(super) struct CompareArgs {
     /// Queues of the topic on each broker
     #[arg(long, default_value_t = 4)]
     queues: u32,
-    /// Stores of one round may hold this much together; windows end early at it
-    #[arg(long, value_parser = parse_bytes, value_name = "SIZE", default_value = "4GiB")]
-    bytes_per_round: u64,
+    /// Stores of one round may hold this much together; windows end early at it [default: what the disk offers, at most
+    /// 10GiB]
+    #[arg(long, value_parser = parse_bytes, value_name = "SIZE")]
+    bytes_per_round: Option<u64>,
     /// Begin of the topic's name
     #[arg(long, default_value = "loadgen")]
     topic: String,
@@ -65,9 +66,12 @@ impl CompareArgs {
     pub(super) fn run(self) -> Result<bool> {
         let carried = self.namesrv.is_empty();
         let style = self.common.style(carried, &self.topic)?;
-        let plan = self.plan(&style)?;
+        let mut plan = self.plan(&style)?;
         if carried {
             floor::require_writable(&plan.directory)?;
+            if self.bytes_per_round.is_none() {
+                plan.fit_to_disk()?;
+            }
             say(&format!(
                 "Needs up to {} in {}; takes about {:.0} s.",
                 bytes(plan.space_needed()),
@@ -84,9 +88,14 @@ impl CompareArgs {
         if carried && !plan.keep {
             self.carried.remove_if_empty();
         }
+        let files = if self.no_report {
+            None
+        } else {
+            Some(outcome.report.write_all(&self.report, &outcome.intervals())?)
+        };
         show(&outcome.report);
-        if !self.no_report {
-            tell(&outcome.report.write_all(&self.report, &outcome.intervals())?);
+        if let Some(files) = &files {
+            tell(files);
         }
         Ok(outcome.report.cells.iter().all(|cell| cell.is_clean()))
     }
@@ -110,7 +119,7 @@ impl CompareArgs {
             body: self.body.clone(),
             queues: self.queues,
             directory: self.carried.data.clone(),
-            bytes_per_round: self.bytes_per_round,
+            bytes_per_round: self.bytes_per_round.unwrap_or(0),
             segment_bytes: self.carried.segment,
             server_cores: self.carried.cores(style),
             program: self.carried.ringmq.clone(),

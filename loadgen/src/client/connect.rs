@@ -4,7 +4,7 @@
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use rustix::thread::{CpuSet, sched_setaffinity, set_current_timer_slack};
+use rustix::thread::set_current_timer_slack;
 
 use super::Lane;
 use super::generator::{GROUP, Setup};
@@ -14,6 +14,7 @@ use super::template::Template;
 use crate::audit::evidence::ProducerLog;
 use crate::error::{Error, Result};
 use crate::plan::{Random, Workload};
+use crate::process::pin_thread;
 
 /// How long connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -97,10 +98,7 @@ pub(super) fn filler(workload: &Workload) -> Vec<u8> {
 /// Pins the thread and lets its timers be exact.
 pub(super) fn prepare_thread(core: Option<usize>) -> Result<()> {
     if let Some(core) = core {
-        let mut set = CpuSet::new();
-        set.set(core);
-        sched_setaffinity(None, &set)
-            .map_err(|e| Error::os(format!("cannot pin a generator thread to core {core}"), e))?;
+        pin_thread(core)?;
     }
     set_current_timer_slack(std::num::NonZeroU64::new(1_000))
         .map_err(|e| Error::os("cannot set the timer slack of a generator thread", e))

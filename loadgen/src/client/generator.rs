@@ -322,7 +322,9 @@ impl<'a> Generator<'a> {
                 tried += 1;
                 continue;
             }
-            let Some(intended_ns) = self.timetable.as_mut().and_then(|table| table.take(now_ns)) else {
+            // Behind the window's end only what was due inside is still sent.
+            let until_ns = now_ns.min(self.tally.window.end_ns.saturating_sub(1));
+            let Some(intended_ns) = self.timetable.as_mut().and_then(|table| table.take(until_ns)) else {
                 break;
             };
             if !self.take_message(now_ns) {
@@ -378,10 +380,8 @@ impl<'a> Generator<'a> {
 
     fn lose(&mut self, number: usize) -> Result<()> {
         let sender = &mut self.senders[number];
-        let outstanding = sender.abandon();
+        self.reading.ended += sender.abandon(&mut self.tally, None);
         self.tally.connections_lost += 1;
-        self.tally.unanswered += outstanding;
-        self.reading.ended += outstanding;
         self.poller.remove(&sender.stream)
     }
 
@@ -434,17 +434,27 @@ impl<'a> Generator<'a> {
     }
 
     fn end_sends_if_due(&mut self, now_ns: u64) {
-        if now_ns >= self.tally.window.end_ns || self.common.stop.load(Ordering::Relaxed) {
-            // Stopped early: what was measured ends here.
-            if now_ns < self.tally.window.end_ns {
-                self.tally.window.end_ns = now_ns.max(self.tally.window.start_ns);
-            }
+        if self.common.stop.load(Ordering::Relaxed) {
+            self.end_window(now_ns);
+            self.end_sends(now_ns);
+            return;
+        }
+        let end_ns = self.tally.window.end_ns;
+        let is_behind = self.timetable.as_ref().is_some_and(|table| table.next_due_ns() < end_ns);
+        if now_ns >= end_ns && (!is_behind || now_ns >= end_ns + self.common.drain_ns) {
             self.end_sends(now_ns);
         }
     }
 
-    /// No more sends. In an open loop what was due inside the window and found no place is counted with the time that it
-    /// has waited: a server that stalls at the end must not look better than one that stalls before.
+    /// Ended before its time: what was measured ends here.
+    fn end_window(&mut self, now_ns: u64) {
+        if now_ns < self.tally.window.end_ns {
+            self.tally.window.end_ns = now_ns.max(self.tally.window.start_ns);
+        }
+    }
+
+    /// No more sends. In an open loop what was due inside the window and has found no place until now is counted with the
+    /// time that it has waited: a server that stalls at the end must not look better than one that stalls before.
     fn end_sends(&mut self, now_ns: u64) {
         if self.sends_ended {
             return;
@@ -454,10 +464,7 @@ impl<'a> Generator<'a> {
         let end_ns = self.tally.window.end_ns;
         if let Some(table) = &mut self.timetable {
             while let Some(intended_ns) = table.take(end_ns.saturating_sub(1)) {
-                self.tally.unsent += 1;
-                if intended_ns >= self.tally.window.start_ns {
-                    self.tally.latency.record_ns(now_ns.saturating_sub(intended_ns));
-                }
+                self.tally.on_unsent(intended_ns, now_ns);
             }
         }
     }
@@ -481,7 +488,9 @@ impl<'a> Generator<'a> {
     fn wait_ns(&self, now_ns: u64) -> u64 {
         let mut until_ns = now_ns + WAIT_NS_MAX;
         if !self.sends_ended {
-            until_ns = until_ns.min(self.tally.window.end_ns);
+            if self.tally.window.end_ns > now_ns {
+                until_ns = until_ns.min(self.tally.window.end_ns);
+            }
             // Without a free place the next due message waits for an answer, not for its time.
             if let Some(table) = &self.timetable
                 && self.senders.iter().any(Sender::has_room)
@@ -500,13 +509,12 @@ impl<'a> Generator<'a> {
         self.end_sends_if_due(now_ns());
         if !self.sends_ended {
             let now = now_ns();
-            self.tally.window.end_ns = now.max(self.tally.window.start_ns);
+            self.end_window(now);
             self.end_sends(now);
         }
+        let now = now_ns();
         for sender in &mut self.senders {
-            let outstanding = sender.abandon();
-            self.tally.unanswered += outstanding;
-            self.reading.ended += outstanding;
+            self.reading.ended += sender.abandon(&mut self.tally, Some(now));
         }
         self.gauge.publish(&self.reading);
         Ended { tally: self.tally, logs: self.senders.into_iter().map(|sender| sender.log).collect() }

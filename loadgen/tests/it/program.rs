@@ -182,3 +182,20 @@ fn kills_lose_nothing_that_sync_flush_acknowledged() {
     );
     assert!(audited.rounds.iter().any(|round| round.outstanding_at_kill >= Some(200)), "{audited:?}");
 }
+
+#[test]
+fn a_reader_that_goes_away_does_not_cost_the_report() {
+    let directory = tempfile::tempdir().unwrap();
+    let html = directory.path().join("r.html");
+    let (first, second) = (Scripted::start(Script::default()), Scripted::start(Script::default()));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_loadgen"))
+        .args(["compare", "--quick", "--rounds", "1", "--duration", "100ms", "--warmup", "10ms"])
+        .args(["--namesrv", &format!("a={}", first.address), "--namesrv", &format!("b={}", second.address)])
+        .args(["--report", html.to_str().unwrap()])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    assert!(child.wait().unwrap().success());
+    assert!(html.exists());
+}

@@ -235,7 +235,8 @@ impl<R: Runtime> Connections<R> {
     /// Whether so much waits to be sent to the peer that nothing more should be made for it.
     #[must_use]
     pub fn is_full(&self, key: ConnectionKey) -> bool {
-        self.get(key).is_some_and(|connection| connection.outgoing.borrow().unsent() >= self.limits.unsent_bytes_max)
+        self.get(key)
+            .is_some_and(|connection| connection.outgoing.borrow().unsent() >= self.limits.unsent_bytes_max)
     }
 
     /// Memory that answers take, sent or not, over all connections.

@@ -4,12 +4,8 @@
 use std::rc::Rc;
 
 use engine::{
-    derive::consume_queue::QueueIndex,
-    io::Runtime,
-    offset::QueueOffset,
-    read::time::TimeSearch,
-    stages::ColdFiles,
-    write::ack::ReplyTo,
+    derive::consume_queue::QueueIndex, io::Runtime, offset::QueueOffset, read::time::TimeSearch,
+    stages::ColdFiles, write::ack::ReplyTo,
 };
 use protocol::{
     Command,
@@ -144,7 +140,8 @@ impl<R: Runtime> Broker<R> {
         match found {
             Ok(offset) => {
                 let min = self.shard.borrow().queues().min_offset(pending.queue);
-                let answer = if pending.is_upper && offset > min { offset.as_i64() - 1 } else { offset.as_i64() };
+                let answer =
+                    if pending.is_upper && offset > min { offset.as_i64() - 1 } else { offset.as_i64() };
                 self.answer_offset(pending.to, answer);
             }
             Err(cold) => {

@@ -24,8 +24,9 @@ use protocol::{
 
 use crate::{
     broker::Broker,
-    connection::{Shared, Step, table::ConnectionKey},
     client_registry::PullSubscription,
+    config::ByteSize,
+    connection::{Shared, Step, table::ConnectionKey},
     response::subscription_code,
     subscription::{SubscriptionError, TagFilter},
 };
@@ -62,7 +63,12 @@ impl<R: Runtime> Broker<R> {
             }
         };
         if request.commits_offset() {
-            self.commit_offset(request.consumer_group, request.topic, request.queue_id, request.commit_offset);
+            self.commit_offset(
+                request.consumer_group,
+                request.topic,
+                request.queue_id,
+                request.commit_offset,
+            );
         }
         let wait = self.hold_time(&request);
         self.run_pull(to, pull, wait);
@@ -75,7 +81,9 @@ impl<R: Runtime> Broker<R> {
         let Some(config) = self.groups.get(group) else {
             return Err((
                 response::SUBSCRIPTION_GROUP_NOT_EXIST,
-                format!("subscription group [{group}] does not exist, and autoCreateSubscriptionGroup is off"),
+                format!(
+                    "subscription group [{group}] does not exist, and autoCreateSubscriptionGroup is off"
+                ),
             ));
         };
         if !config.consume_enable {
@@ -88,11 +96,17 @@ impl<R: Runtime> Broker<R> {
         let Some(target) = self.targets.get(request.topic) else {
             return Err((
                 response::TOPIC_NOT_EXIST,
-                format!("topic[{}] not exist, apply first please! create it with code 17 or by sending to it", request.topic),
+                format!(
+                    "topic[{}] not exist, apply first please! create it with code 17 or by sending to it",
+                    request.topic
+                ),
             ));
         };
         if target.perm & protocol::body::topic::perm::READ == 0 {
-            return Err((response::NO_PERMISSION, format!("the topic[{}] pulling message is forbidden", request.topic)));
+            return Err((
+                response::NO_PERMISSION,
+                format!("the topic[{}] pulling message is forbidden", request.topic),
+            ));
         }
         let queue_id = u32::try_from(request.queue_id).ok().filter(|id| *id < target.read_queue_nums);
         let Some(queue_id) = queue_id else {
@@ -109,13 +123,17 @@ impl<R: Runtime> Broker<R> {
             return Err((response::SYSTEM_ERROR, format!("queueOffset {} is illegal", request.queue_offset)));
         };
         let filter = self.filter_of(request, broadcast_enable)?;
-        let count_max = self.settings.max_transfer_count_on_message_in_memory as usize;
-        let bytes_max = self.settings.max_transfer_bytes_on_message_in_memory.0;
+        let settings = &self.settings;
+        let asked = usize::try_from(request.max_msg_nums).unwrap_or(1);
+        let count = |max: u32| asked.clamp(1, max as usize);
+        let bytes = |max: ByteSize| usize::try_from(max.0).unwrap_or(usize::MAX);
         Ok(Pull {
             queue,
             queue_offset,
-            message_count_max: usize::try_from(request.max_msg_nums).unwrap_or(1).clamp(1, count_max),
-            bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX),
+            message_count_max: count(settings.max_transfer_count_on_message_in_memory),
+            bytes_max: bytes(settings.max_transfer_bytes_on_message_in_memory),
+            cold_message_count_max: count(settings.max_transfer_count_on_message_in_disk),
+            cold_bytes_max: bytes(settings.max_transfer_bytes_on_message_in_disk),
             filter: match filter {
                 TagFilter::All => Filter::All,
                 TagFilter::Codes(codes) => Filter::TagCodes(codes),
@@ -139,8 +157,10 @@ impl<R: Runtime> Broker<R> {
             self.clients.on_pull_subscription(&pull, now);
             return Ok(filter);
         }
-        let is_broadcasting =
-            self.clients.group_info(group).is_some_and(|info| info.message_model == MessageModel::Broadcasting);
+        let is_broadcasting = self
+            .clients
+            .group_info(group)
+            .is_some_and(|info| info.message_model == MessageModel::Broadcasting);
         if is_broadcasting && !broadcast_enable {
             return Err((
                 response::NO_PERMISSION,
@@ -175,9 +195,8 @@ impl<R: Runtime> Broker<R> {
 
     /// The pull is decided: holds it if that is what it wants, answers it otherwise.
     fn finish_pull(&mut self, to: ReplyTo, pull: Pull, pulled: Pulled, wait: Option<Duration>) {
-        let is_waiting =
-            pulled.status == PullStatus::OffsetOverflowOne
-                || (pulled.status == PullStatus::NoMessageInQueue && pull.queue_offset == QueueOffset::ZERO);
+        let is_waiting = pulled.status == PullStatus::OffsetOverflowOne
+            || (pulled.status == PullStatus::NoMessageInQueue && pull.queue_offset == QueueOffset::ZERO);
         if let (true, Some(wait)) = (is_waiting, wait) {
             let has_room = self.shard.borrow().holds().len() < self.settings.max_held_pulls as usize;
             if has_room && !self.is_stopping() {
@@ -298,7 +317,11 @@ pub(crate) fn start_cold_pulls<R: Runtime>(broker: &Shared<Broker<R>>, files: &R
 }
 
 /// Reads what a pull needs until it can be decided, and answers it.
-async fn run_cold_pull<R: Runtime>(broker: &Shared<Broker<R>>, files: &Rc<ColdFiles<R>>, mut waiting: ColdPull) {
+async fn run_cold_pull<R: Runtime>(
+    broker: &Shared<Broker<R>>,
+    files: &Rc<ColdFiles<R>>,
+    mut waiting: ColdPull,
+) {
     loop {
         let (runtime, shard) = {
             let broker = broker.borrow();

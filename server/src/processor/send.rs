@@ -105,19 +105,24 @@ fn examine(properties: &str) -> Result<Asked, Refusal> {
             name::DELAY | name::TIMER_DELAY_SEC | name::TIMER_DELAY_MS | name::TIMER_DELIVER_MS => {
                 return Err((
                     response::MESSAGE_ILLEGAL,
-                    format!("delayed messages are not supported by this broker (property {key}={value}); send without it"),
+                    format!(
+                        "delayed messages are not supported by this broker (property {key}={value}); send without it"
+                    ),
                 ));
             }
             name::TRAN_MSG if value.eq_ignore_ascii_case("true") => {
                 return Err((
                     response::MESSAGE_ILLEGAL,
-                    "transactional messages are not supported by this broker; use an ordinary producer".to_owned(),
+                    "transactional messages are not supported by this broker; use an ordinary producer"
+                        .to_owned(),
                 ));
             }
             name::INNER_NUM | name::INNER_BASE | name::INNER_MULTI_DISPATCH => {
                 return Err((
                     response::MESSAGE_ILLEGAL,
-                    format!("inner batches and light queues are not supported by this broker (property {key})"),
+                    format!(
+                        "inner batches and light queues are not supported by this broker (property {key})"
+                    ),
                 ));
             }
             _ => {}
@@ -271,10 +276,16 @@ impl<R: Runtime> Broker<R> {
             properties: "",
         };
         let starts = std::iter::once(0).chain(scratch.ends.iter().copied());
-        let messages = batch_items(command.body).zip(starts.zip(scratch.ends.iter())).map(|(item, (start, end))| {
-            let item = item.expect("every item was read above");
-            Message { flag: item.flag, body: item.body, properties: &scratch.properties[start..*end], ..template }
-        });
+        let messages =
+            batch_items(command.body).zip(starts.zip(scratch.ends.iter())).map(|(item, (start, end))| {
+                let item = item.expect("every item was read above");
+                Message {
+                    flag: item.flag,
+                    body: item.body,
+                    properties: &scratch.properties[start..*end],
+                    ..template
+                }
+            });
         self.fits_a_file(messages.clone().map(|message| message.record_bytes()).sum())?;
         let mut first = None;
         let mut rest = Vec::new();
@@ -297,7 +308,12 @@ impl<R: Runtime> Broker<R> {
 
     /// Adds what is stored as the properties of one item: its own, then the wrapper's as the broker rebuilds them,
     /// except the wrapper's UNIQ_KEY: an item keeps its own, or gets one.
-    fn add_item_properties(&mut self, item: &BatchItem<'_>, wrapper: &str, now_ms: i64) -> Result<(), NoSend> {
+    fn add_item_properties(
+        &mut self,
+        item: &BatchItem<'_>,
+        wrapper: &str,
+        now_ms: i64,
+    ) -> Result<(), NoSend> {
         let asked = examine(item.properties)?;
         let start = self.scratch.properties.len();
         append_kept(&mut self.scratch.properties, item.properties);
@@ -362,7 +378,8 @@ impl<R: Runtime> Broker<R> {
             return;
         };
         let count = |nums: i32| u32::try_from(nums).unwrap_or(0);
-        let (write_queue_nums, read_queue_nums) = (count(config.write_queue_nums), count(config.read_queue_nums));
+        let (write_queue_nums, read_queue_nums) =
+            (count(config.write_queue_nums), count(config.read_queue_nums));
         let target = Target {
             perm: config.perm,
             write_queue_nums,
@@ -373,7 +390,9 @@ impl<R: Runtime> Broker<R> {
             queues: {
                 let mut shard = self.shard.borrow_mut();
                 let queues = shard.queues_mut();
-                (0..write_queue_nums.max(read_queue_nums)).map(|queue_id| queues.open(topic, queue_id)).collect()
+                (0..write_queue_nums.max(read_queue_nums))
+                    .map(|queue_id| queues.open(topic, queue_id))
+                    .collect()
             },
         };
         self.targets.set(topic, target);
@@ -418,6 +437,11 @@ impl<R: Runtime> Broker<R> {
         match error {
             AppendError::NoRoom(_) => NoSend::Later(self.shard.borrow().room.clone()),
             AppendError::Fenced(_) => NoSend::Refused((response::SERVICE_NOT_AVAILABLE, self.fence_remark())),
+            AppendError::TooLarge { record_bytes, record_bytes_max } => illegal(&format!(
+                "the records would take {record_bytes} bytes, more than a commit-log file holds ({record_bytes_max}); \
+                 send less at once or raise mappedFileSizeCommitLog"
+            ))
+            .into(),
         }
     }
 

@@ -20,10 +20,8 @@ fn a_batch_of_three_has_consecutive_offsets_and_three_ids() {
     let bodies: Vec<&[u8]> = stored.iter().map(|message| message.body.as_slice()).collect();
     assert_eq!(bodies, [&b"one"[..], b"two", b"three"]);
     assert_eq!(stored.iter().map(|message| message.queue_offset).collect::<Vec<_>>(), [1, 2, 3]);
-    let ids: Vec<String> = stored
-        .iter()
-        .map(|message| format!("7F00000100002A9F{:016X}", message.physical_offset))
-        .collect();
+    let ids: Vec<String> =
+        stored.iter().map(|message| format!("7F00000100002A9F{:016X}", message.physical_offset)).collect();
     assert_eq!(answer.field("msgId"), ids.join(","));
     assert_eq!(messages(&peer.call(&ask::pull("T", 0, 0).field("subscription", "B"))).len(), 1);
 }
@@ -32,7 +30,8 @@ fn a_batch_of_three_has_consecutive_offsets_and_three_ids() {
 fn items_keep_their_own_ids_and_get_the_rest_of_the_wrapper() {
     let world = World::new();
     let mut peer = world.connect();
-    let items = [("UNIQ_KEY\u{1}ITEM1\u{2}KEYS\u{1}k", "one"), ("UNIQ_KEY\u{1}ITEM2\u{2}", "two"), ("", "three")];
+    let items =
+        [("UNIQ_KEY\u{1}ITEM1\u{2}KEYS\u{1}k", "one"), ("UNIQ_KEY\u{1}ITEM2\u{2}", "two"), ("", "three")];
     let wrapper = "UNIQ_KEY\u{1}WRAPPER\u{2}WAIT\u{1}true\u{2}CLUSTER\u{1}forged\u{2}";
     peer.call(&ask::batch("T", wrapper, &items)).expect_code(0);
     let stored = messages(&peer.call(&ask::pull("T", 0, 0)));

@@ -33,8 +33,7 @@ fn the_header_of_a_cpp_producer_is_taken() {
 fn an_unknown_language_is_accepted() {
     let world = World::new();
     let mut peer = world.connect();
-    let header =
-        r#"{"code":28,"extFields":{},"flag":0,"language":"COBOL","opaque":5,"version":400}"#;
+    let header = r#"{"code":28,"extFields":{},"flag":0,"language":"COBOL","opaque":5,"version":400}"#;
     peer.transport.send(&raw_json(header, b"")).unwrap();
     peer.answer(5).expect_code(0);
     // In the binary form the language is a number.

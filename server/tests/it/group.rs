@@ -120,7 +120,11 @@ fn the_rest_is_told_at_once_when_a_connection_is_lost() {
         let second = joined(&world, "c2");
         first.arrived();
         let began = world.runtime.elapsed();
-        if torn { second.transport.reset() } else { drop(second) }
+        if torn {
+            second.transport.reset()
+        } else {
+            drop(second)
+        }
         assert_told(&mut first);
         assert_eq!(world.runtime.elapsed(), began);
         assert_eq!(members(&mut first, "G"), ["c1"]);

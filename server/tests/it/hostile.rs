@@ -132,7 +132,7 @@ fn ten_thousand_idle_connections_cost_little_memory_and_nobody_time() {
 #[test]
 fn a_reader_that_never_reads_and_a_producer_that_never_reads_its_answers() {
     let (_scratch, data) = scratch();
-    let limits = ["--set", "maxConnectionMemory=5m"];
+    let limits = ["--set", "maxConnectionMemory=5MiB"];
     let server = Server::start_with(&data, &limits);
     let address = server.brokers[0].1;
     let mut somebody = server.connect();
@@ -146,8 +146,11 @@ fn a_reader_that_never_reads_and_a_producer_that_never_reads_its_answers() {
         .map(|number| {
             let stream = TcpStream::connect(address).unwrap();
             stream.set_nonblocking(true).unwrap();
-            let request =
-                if number % 2 == 0 { ask::pull("T", 0, 0) } else { ask::send("T", "", vec![b'y'; 16]).oneway() };
+            let request = if number % 2 == 0 {
+                ask::pull("T", 0, 0)
+            } else {
+                ask::send("T", "", vec![b'y'; 16]).oneway()
+            };
             let request = if number % 2 == 0 { request } else { ask::runtime_info() };
             push_until_full(&stream, &request.frame(1));
             stream

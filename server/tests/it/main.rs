@@ -8,6 +8,7 @@
 mod wire;
 mod ask;
 mod world;
+mod process;
 
 mod frames;
 mod route;
@@ -23,3 +24,8 @@ mod fence;
 mod stop;
 mod bounds;
 mod ownership;
+mod start_refusals;
+mod restart;
+mod hostile;
+mod shards;
+mod name_server;

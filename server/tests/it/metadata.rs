@@ -56,7 +56,8 @@ fn other_topics_go_on_while_one_is_being_made() {
 fn a_topic_that_cannot_be_made_durable_acknowledges_nothing_until_it_is() {
     let world = World::new();
     world.runtime.run_until_idle();
-    let failing = world.runtime.plan().add(Rule::of(Kind::WriteFile).under("config").fail(engine::io::script::ENOSPC));
+    let failing =
+        world.runtime.plan().add(Rule::of(Kind::WriteFile).under("config").fail(engine::io::script::ENOSPC));
     let mut peer = world.connect();
     let opaque = peer.send(&ask::send("Fresh", "", "first"));
     world.runtime.advance(std::time::Duration::from_secs(2));
@@ -131,4 +132,29 @@ fn a_clean_stop_keeps_the_latest_consumer_offset() {
     let world = World::start(image, settings()).unwrap_or_else(|error| panic!("{}", error.0));
     assert_eq!(world.connect().call(&ask::query_offset("G", "T", 0)).expect_code(0).int("offset"), 1);
     assert!(world.runtime.wall_clock_ms() > 0);
+}
+
+#[test]
+fn a_disk_that_cannot_take_the_first_files_is_refused_with_what_is_needed() {
+    let runtime = engine::io::script::ScriptRuntime::new(1);
+    runtime.disk().set_space_total(15 << 20);
+    let Err(error) = World::start(runtime, settings()) else { panic!("it started") };
+    for words in ["nearly full", "16777216", "available", "--data", "mappedFileSizeCommitLog"] {
+        assert!(error.0.contains(words), "{} should say {words}", error.0);
+    }
+}
+
+#[test]
+fn a_store_is_opened_on_a_full_disk_because_its_messages_must_stay_readable() {
+    let world = World::new();
+    world.connect().call(&ask::send("T", "", "kept")).expect_code(0);
+    let (outcome, runtime) = world.stop();
+    outcome.unwrap_or_else(|error| panic!("{}", error.0));
+    let image = runtime.disk().power_cut_image(PowerCut::nothing());
+    let space = image.disk().space();
+    image.disk().set_space_total(space.total - space.available + (1 << 20));
+    let world = World::start(image, settings()).unwrap_or_else(|error| panic!("{}", error.0));
+    let mut peer = world.connect();
+    assert_eq!(crate::world::messages(&peer.call(&ask::pull("T", 0, 0)))[0].body, b"kept");
+    peer.call(&ask::send("T", "", "more")).expect_code(0);
 }

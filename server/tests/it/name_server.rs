@@ -1,10 +1,13 @@
 //! Brokers and name servers as processes of their own.
 
 use std::{
-    net::{SocketAddr, TcpListener},
+    net::{Ipv4Addr, SocketAddr, SocketAddrV4},
+    os::fd::OwnedFd,
     process::Command,
     time::{Duration, Instant},
 };
+
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 
 use crate::{
     ask,
@@ -18,6 +21,14 @@ fn name_server(port: u16) -> (Process, SocketAddr) {
     let line = process.ready();
     let address = line.strip_prefix("ready namesrv=").expect("it says where").parse().unwrap();
     (process, address)
+}
+
+/// A port where connecting is refused, and what keeps it from everybody else.
+fn port_that_nobody_listens_on() -> (OwnedFd, u16) {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = SocketAddrV4::try_from(getsockname(&socket).unwrap()).unwrap();
+    (socket, address.port())
 }
 
 /// Waits until the code of the route of `topic` is `code`; how long that took.
@@ -62,15 +73,13 @@ fn a_broker_that_is_killed_is_forgotten_when_its_connection_ends() {
 #[test]
 fn an_unreachable_name_server_is_warned_about_once_and_tried_again() {
     let (_scratch, data) = scratch();
-    // A port that nobody listens on, for now.
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let (kept_free, port) = port_that_nobody_listens_on();
     let server = Server::start_with(&data, &["--namesrv", &format!("127.0.0.1:{port}")]);
     let mut peer = server.connect();
     peer.call(&ask::send("T", "", "served all the same")).expect_code(0);
     let warning = format!("WARN name server 127.0.0.1:{port}");
     server.process.wait_for_log(&warning);
+    drop(kept_free);
     let (mut names, address) = name_server(port);
     let mut directory = TcpPeer::connect(address);
     wait_for_route(&mut directory, "T", 0);
@@ -87,10 +96,8 @@ fn several_name_servers_all_learn_and_one_that_is_down_delays_nobody() {
     let (_scratch, data) = scratch();
     let (_first, first) = name_server(0);
     let (_second, second) = name_server(0);
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let down = free.local_addr().unwrap();
-    drop(free);
-    let list = format!("{down};{first};{second}");
+    let (_kept_free, down) = port_that_nobody_listens_on();
+    let list = format!("127.0.0.1:{down};{first};{second}");
     let server = Server::start_with(&data, &["--namesrv", &list]);
     server.connect().call(&ask::send("T", "", "m")).expect_code(0);
     for address in [first, second] {

@@ -77,7 +77,9 @@ fn max_counts_a_message_sent_in_the_same_segment_of_bytes() {
 fn unknown_topics_and_queues_have_offset_zero() {
     let world = World::new();
     let mut peer = world.connect();
-    for request in [ask::max_offset("Missing", 0), ask::min_offset("TBW102", 99), ask::max_offset("TBW102", -1)] {
+    for request in
+        [ask::max_offset("Missing", 0), ask::min_offset("TBW102", 99), ask::max_offset("TBW102", -1)]
+    {
         assert_eq!(peer.call(&request).expect_code(0).int("offset"), 0);
     }
 }

@@ -30,7 +30,8 @@ use server::{
 
 use crate::world::{BROKER, settings};
 
-const LIMITS: ConnectionLimits = ConnectionLimits { count_max: 10, unsent_bytes_max: 1 << 20, idle_seconds_max: 120 };
+const LIMITS: ConnectionLimits =
+    ConnectionLimits { count_max: 10, unsent_bytes_max: 1 << 20, idle_seconds_max: 120 };
 
 /// A thread that isn't this one.
 fn another_thread() -> ThreadMark {

@@ -16,11 +16,17 @@ use crate::wire::{PATIENCE, TcpPeer};
 pub const RINGMQ: &str = env!("CARGO_BIN_EXE_ringmq");
 
 /// Small files, so that a test's store costs little; the rest is the default.
-const SMALL: [&str; 4] = ["--set", "mappedFileSizeCommitLog=8m", "--set", "flushMethod=fdatasync"];
+const SMALL: [&str; 4] = ["--set", "mappedFileSizeCommitLog=8MiB", "--set", "flushMethod=fdatasync"];
 
 /// What the child has written to one of its outputs.
 #[derive(Clone, Default)]
-struct Output(Arc<(Mutex<String>, Condvar)>);
+struct Output(Arc<(Mutex<Written>, Condvar)>);
+
+#[derive(Default)]
+struct Written {
+    text: String,
+    is_closed: bool,
+}
 
 impl Output {
     /// Collects until the child closes it.
@@ -28,26 +34,30 @@ impl Output {
         let output = Output::default();
         let writing = output.clone();
         std::thread::spawn(move || {
+            let (written, changed) = &*writing.0;
             for line in BufReader::new(source).lines() {
-                let Ok(line) = line else { return };
-                let mut text = writing.0.0.lock().unwrap();
-                text.push_str(&line);
-                text.push('\n');
-                writing.0.1.notify_all();
+                let Ok(line) = line else { break };
+                let mut written = written.lock().unwrap();
+                written.text.push_str(&line);
+                written.text.push('\n');
+                changed.notify_all();
             }
+            written.lock().unwrap().is_closed = true;
+            changed.notify_all();
         });
         output
     }
 
     fn text(&self) -> String {
-        self.0.0.lock().unwrap().clone()
+        self.0.0.lock().unwrap().text.clone()
     }
 
-    /// Waits until the text is as wanted, at most [`PATIENCE`].
+    /// Waits until the text is as wanted, at most [`PATIENCE`], and not beyond its end.
     fn wait_for(&self, wanted: impl Fn(&str) -> bool) -> bool {
-        let text = self.0.0.lock().unwrap();
-        let (_text, waited) = self.0.1.wait_timeout_while(text, PATIENCE, |text| !wanted(text)).unwrap();
-        !waited.timed_out()
+        let (written, changed) = &*self.0;
+        let is_waiting = |written: &mut Written| !wanted(&written.text) && !written.is_closed;
+        let (written, _) = changed.wait_timeout_while(written.lock().unwrap(), PATIENCE, is_waiting).unwrap();
+        wanted(&written.text)
     }
 }
 
@@ -115,7 +125,9 @@ impl Process {
         let until = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().expect("the child is ours") {
-                // The outputs end with the child; what is left in the pipes follows at once.
+                // What is left in the pipes belongs to it.
+                self.stdout.wait_for(|_| false);
+                self.stderr.wait_for(|_| false);
                 return status;
             }
             assert!(Instant::now() < until, "it doesn't end:\n{}", self.log());
@@ -196,7 +208,10 @@ impl Server {
 /// `ringmq serve` with small files, on ports that the kernel gives.
 pub fn serve(data: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(RINGMQ);
-    command.arg("serve").arg("--data").arg(data).args(["--port", "0"]).args(SMALL);
+    command.arg("serve").arg("--data").arg(data).args(SMALL);
+    if !more.contains(&"--port") {
+        command.args(["--port", "0"]);
+    }
     let names_given = more.iter().any(|argument| argument.contains("namesrv"));
     if !names_given {
         command.args(["--embedded-namesrv", "0"]);

@@ -173,7 +173,8 @@ fn lite_pulls_are_pulls() {
     let mut peer = world.connect();
     let lite = |offset, bits| Request {
         code: request::LITE_PULL_MESSAGE,
-        ..ask::held_pull("T", 0, offset, 500).field("sysFlag", bits | sys_flag::SUBSCRIPTION | sys_flag::LITE_PULL)
+        ..ask::held_pull("T", 0, offset, 500)
+            .field("sysFlag", bits | sys_flag::SUBSCRIPTION | sys_flag::LITE_PULL)
     };
     assert_eq!(messages(&peer.call(&lite(0, 0))).len(), 2);
     assert_eq!(peer.call(&lite(2, sys_flag::SUSPEND)).code, response::PULL_NOT_FOUND);
@@ -184,11 +185,20 @@ fn pulls_that_cannot_be_are_refused_with_rocketmqs_codes_and_all_offsets() {
     let world = world_with(1);
     let mut peer = world.connect();
     peer.call(&ask::create_topic("WriteOnly", 1).field("perm", 2)).expect_code(0);
-    let registered = |topic: &str| ask::pull(topic, 0, 0).field("sysFlag", 0).field("consumerGroup", "Absent");
+    let registered =
+        |topic: &str| ask::pull(topic, 0, 0).field("sysFlag", 0).field("consumerGroup", "Absent");
     let cases = [
         (ask::pull("Missing", 0, 0), response::TOPIC_NOT_EXIST, "topic[Missing] not exist"),
-        (ask::pull("WriteOnly", 0, 0), response::NO_PERMISSION, "the topic[WriteOnly] pulling message is forbidden"),
-        (ask::pull("T", 4, 0), response::SYSTEM_ERROR, "queueId[4] is illegal, topic:[T] topicConfig.readQueueNums:[4]"),
+        (
+            ask::pull("WriteOnly", 0, 0),
+            response::NO_PERMISSION,
+            "the topic[WriteOnly] pulling message is forbidden",
+        ),
+        (
+            ask::pull("T", 4, 0),
+            response::SYSTEM_ERROR,
+            "queueId[4] is illegal, topic:[T] topicConfig.readQueueNums:[4]",
+        ),
         (ask::pull("T", -1, 0), response::SYSTEM_ERROR, "queueId[-1] is illegal"),
         (ask::pull("T", 0, 0).field("subscription", "||"), response::SUBSCRIPTION_PARSE_FAILED, ""),
         (ask::pull("T", 0, 0).field("expressionType", "SQL92"), response::SYSTEM_ERROR, "SQL92"),

@@ -27,9 +27,19 @@ fn illegal_topic_names() {
     }
     let long = "The specified topic is longer than topic max length.";
     refused(&mut peer, &ask::send(&"x".repeat(128), "", "m"), response::SYSTEM_ERROR, long);
-    refused(&mut peer, &ask::send(&format!("%RETRY%{}", "x".repeat(121)), "", "m"), response::SYSTEM_ERROR, long);
+    refused(
+        &mut peer,
+        &ask::send(&format!("%RETRY%{}", "x".repeat(121)), "", "m"),
+        response::SYSTEM_ERROR,
+        long,
+    );
     for blank in ["", "   "] {
-        refused(&mut peer, &ask::send(blank, "", "m"), response::SYSTEM_ERROR, "The specified topic is blank.");
+        refused(
+            &mut peer,
+            &ask::send(blank, "", "m"),
+            response::SYSTEM_ERROR,
+            "The specified topic is blank.",
+        );
     }
     peer.call(&ask::send(&"x".repeat(127), "", "m")).expect_code(0);
     peer.call(&ask::send("%a|b-C_9", "", "m")).expect_code(0);
@@ -61,7 +71,12 @@ fn topics_that_nobody_creates() {
     let mut peer = world.connect();
     let words = "topic[Missing] not exist, apply first please!";
     refused(&mut peer, &ask::send("Missing", "", "m"), response::TOPIC_NOT_EXIST, words);
-    refused(&mut peer, &ask::send("Missing", "", "m").field("c", "NoTemplate"), response::TOPIC_NOT_EXIST, words);
+    refused(
+        &mut peer,
+        &ask::send("Missing", "", "m").field("c", "NoTemplate"),
+        response::TOPIC_NOT_EXIST,
+        words,
+    );
     peer.call(&ask::create_topic("Missing", 1)).expect_code(0);
     peer.call(&ask::send("Missing", "", "m")).expect_code(0);
 }
@@ -131,10 +146,20 @@ fn what_is_not_built_is_refused_and_not_stored_as_something_else() {
         refused(&mut peer, &ask::send("T", properties, "m"), response::MESSAGE_ILLEGAL, "not supported");
         let in_a_batch = ask::batch("T", "", &[("", "fine"), (properties, "not")]);
         refused(&mut peer, &in_a_batch, response::MESSAGE_ILLEGAL, "not supported");
-        refused(&mut peer, &ask::batch("T", properties, &[("", "m")]), response::MESSAGE_ILLEGAL, "not supported");
+        refused(
+            &mut peer,
+            &ask::batch("T", properties, &[("", "m")]),
+            response::MESSAGE_ILLEGAL,
+            "not supported",
+        );
     }
     for bits in [sys_flag::PREPARED, sys_flag::COMMIT, sys_flag::ROLLBACK, sys_flag::INNER_BATCH] {
-        refused(&mut peer, &ask::send("T", "", "m").field("f", bits), response::MESSAGE_ILLEGAL, "not support");
+        refused(
+            &mut peer,
+            &ask::send("T", "", "m").field("f", bits),
+            response::MESSAGE_ILLEGAL,
+            "not support",
+        );
     }
     assert_eq!(peer.call(&ask::max_offset("T", 0)).int("offset"), 1);
 }

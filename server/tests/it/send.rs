@@ -60,7 +60,8 @@ fn a_stored_message_is_rocketmqs_byte_for_byte() {
 fn a_pull_brings_the_bytes_that_the_fields_of_the_send_say() {
     let world = World::new();
     let mut peer = world.connect();
-    let request = ask::send("T", "UNIQ_KEY\u{1}ABC\u{2}TAGS\u{1}TagA\u{2}", "hello").field("e", 1).field("h", 7);
+    let request =
+        ask::send("T", "UNIQ_KEY\u{1}ABC\u{2}TAGS\u{1}TagA\u{2}", "hello").field("e", 1).field("h", 7);
     peer.call(&request).expect_code(0);
     let properties = "UNIQ_KEY\u{1}ABC\u{2}TAGS\u{1}TagA\u{2}MSG_REGION\u{1}DefaultRegion\u{2}CLUSTER\u{1}DefaultCluster\u{2}TRACE_ON\u{1}true";
     let stored_ms = messages(&peer.call(&ask::pull("T", 1, 0)))[0].store_timestamp_ms;
@@ -121,7 +122,10 @@ fn a_message_without_an_id_gets_one_of_its_own() {
     }
     let pulled = messages(&peer.call(&ask::pull("T", 0, 0)));
     let mut ids: Vec<&str> = pulled.iter().map(|message| message.property("UNIQ_KEY").unwrap()).collect();
-    assert!(ids.iter().all(|id| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())), "{ids:?}");
+    assert!(
+        ids.iter().all(|id| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())),
+        "{ids:?}"
+    );
     ids.dedup();
     assert_eq!(ids.len(), 3);
 }
@@ -147,8 +151,9 @@ fn an_empty_body_is_stored() {
 fn a_negative_queue_lets_the_broker_choose_among_all() {
     let world = World::new();
     let mut peer = world.connect();
-    let mut seen: Vec<i64> =
-        (0..16).map(|_| peer.call(&ask::send("T", "", "m").field("e", -1)).expect_code(0).int("queueId")).collect();
+    let mut seen: Vec<i64> = (0..16)
+        .map(|_| peer.call(&ask::send("T", "", "m").field("e", -1)).expect_code(0).int("queueId"))
+        .collect();
     seen.sort_unstable();
     seen.dedup();
     assert_eq!(seen, [0, 1, 2, 3]);

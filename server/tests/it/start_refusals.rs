@@ -37,11 +37,17 @@ fn a_data_directory_that_this_user_may_not_write() {
     fs::create_dir(&data).unwrap();
     let mut typed = serve(&data, &[]);
     let mut command = Command::new("setpriv");
-    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(program).args(typed.get_args());
+    command
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+        .arg(program)
+        .args(typed.get_args());
     assert_says(&refusal(&mut command), &[data.to_str().unwrap(), "writable", "--data"]);
     // A store that exists already, but isn't this user's.
     Server::of(crate::process::Process::spawn(&mut typed)).process.stop();
-    assert_says(&refusal(&mut command), &[data.to_str().unwrap(), "ermission denied", "right to read and write"]);
+    assert_says(
+        &refusal(&mut command),
+        &[data.to_str().unwrap(), "ermission denied", "right to read and write"],
+    );
 }
 
 #[test]
@@ -73,7 +79,10 @@ fn settings_that_nobody_knows_or_that_contradict_each_other() {
     let cases: [(&[&str], &[&str]); 7] = [
         (&["--set", "flushDiskTyp=SYNC_FLUSH"], &["flushDiskTyp", "flushDiskType"]),
         (&["--set", "brokerRole=SYNC_MASTER"], &["brokerRole", "ASYNC_MASTER"]),
-        (&["--set", "mappedFileSizeCommitLog=1m"], &["maxMessageSize", "mappedFileSizeCommitLog", "larger"]),
+        (
+            &["--set", "mappedFileSizeCommitLog=1MiB"],
+            &["maxMessageSize", "mappedFileSizeCommitLog", "larger"],
+        ),
         (&["--set", "maxConnections=many"], &["maxConnections", "many"]),
         (&["--backend", "tape"], &["backend", "direct, mapped"]),
         (&["--cores", "0", "--shards", "2"], &["2 cores", "cores"]),
@@ -162,7 +171,11 @@ fn a_disk_that_is_nearly_full() {
     // In a mount name space of its own, which goes with the process.
     let script = "mount -t tmpfs -o size=12m tmpfs \"$1\" || exit 77; shift; exec \"$@\"";
     let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", script, "sh"]).arg(&mount).arg(RINGMQ).args(serve(&data, &[]).get_args());
+    command
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .arg(&mount)
+        .arg(RINGMQ)
+        .args(serve(&data, &[]).get_args());
     let mut probe = Command::new("unshare");
     let status = probe.args(["--mount", "sh", "-c", script, "sh"]).arg(&mount).arg("true").status().unwrap();
     if !status.success() {

@@ -100,7 +100,8 @@ impl Frame {
     fn parse(bytes: &[u8]) -> Frame {
         let mut session = Session::new(FRAME_BYTES_MAX);
         session.on_bytes(bytes);
-        let command = session.poll_command().expect("the server writes frames that read").expect("a whole frame");
+        let command =
+            session.poll_command().expect("the server writes frames that read").expect("a whole frame");
         Frame {
             code: command.code,
             flag: command.flag,

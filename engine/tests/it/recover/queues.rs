@@ -90,6 +90,18 @@ fn a_hole_in_a_queue_is_found() {
 }
 
 #[test]
+fn damage_in_a_queue_file_that_is_not_read_through_is_found_where_it_is_met() {
+    // Five files; the first entry of the first one is looked at to find the min offset.
+    let mut log = Log::default();
+    for _ in 0..45 {
+        log.append("Topic", 0, 100);
+    }
+    let runtime = clean_store(&log);
+    runtime.disk().damage(queue_path("Topic", 0, 0), 0, &[0; 20]);
+    check(&runtime, &log, true, "the first entry");
+}
+
+#[test]
 fn a_torn_entry_is_made_anew_after_a_kill() {
     let log = Log::of(90);
     let last =
@@ -111,18 +123,18 @@ fn a_torn_entry_is_made_anew_after_a_kill() {
 fn rubbish_and_stale_entries_behind_a_queue_go() {
     let log = Log::of(90);
     let count =
-        log.messages.iter().filter(|message| message.topic == "Other" && message.queue_id == 2).count();
+        log.messages.iter().filter(|message| message.topic == "Other" && message.queue_id == 0).count();
     let position = count as u64 * 20;
     assert!(position < QUEUE_FILE_BYTES - 20, "the queue ends inside its first file");
     let runtime = killed_store(&log);
-    runtime.disk().damage(queue_path("Other", 2, 0), QUEUE_FILE_BYTES - 1, &[1]);
+    runtime.disk().damage(queue_path("Other", 0, 0), QUEUE_FILE_BYTES - 1, &[1]);
     check(&runtime, &log, false, "the file's last byte, killed");
     // An old entry that follows the last one seamlessly: a record of another queue.
     let mut stale = Vec::new();
     log.messages[88].entry.encode(&mut stale);
     for killed in [true, false] {
         let runtime = store(killed, &log);
-        runtime.disk().damage(queue_path("Other", 2, 0), position, &stale);
+        runtime.disk().damage(queue_path("Other", 0, 0), position, &stale);
         check(&runtime, &log, !killed, &format!("a stale entry, killed {killed}"));
     }
 }
