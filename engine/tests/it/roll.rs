@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use engine::{
     commit_log::{Backend, NoRoom, record::BLANK_BYTES},
-    io::script::{EIO, ENOSPC, Kind, Operation, Rule, ScriptRuntime},
+    io::{
+        Runtime,
+        script::{EIO, ENOSPC, Kind, Operation, Rule, ScriptRuntime},
+    },
     shard::AppendError,
     store::StoreSettings,
     write::{ack::Outcome, flush::FlushMode},
