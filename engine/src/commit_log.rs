@@ -291,6 +291,21 @@ impl<R: Runtime> CommitLog<R> {
         })
     }
 
+    /// How many bytes the writer has before it until it meets unprepared ones.
+    pub fn prepared_lead(&self) -> u64 {
+        let current = self.current_index();
+        let mut lead = 0;
+        for segment in self.live.iter().skip(current) {
+            let reached = self.end.get().saturating_sub(segment.base.get());
+            let prepared = segment.fill.prepared_end().min(self.segment_bytes);
+            lead += prepared.saturating_sub(reached);
+            if prepared < self.segment_bytes {
+                break;
+            }
+        }
+        lead
+    }
+
     /// The preparation step of the file at `base` ended, well or not.
     pub fn on_filled(&mut self, base: LogOffset, done: bool) {
         if let Some(segment) = self.live.iter_mut().find(|segment| segment.base == base) {

@@ -226,8 +226,8 @@ impl fmt::Display for StoreError {
             ),
             StoreError::QueueEntry { path, position } => write!(
                 f,
-                "{} holds no entry at byte {position}, where one was written; restart the broker with a file \
-                 named abort in the store's directory to have the queues checked",
+                "{} holds no entry at byte {position}, where one was written; stop the broker, remove consumequeue/ \
+                 and start it again: the queues are made anew from the log",
                 path.display()
             ),
         }

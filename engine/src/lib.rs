@@ -13,6 +13,7 @@ pub mod derive;
 pub mod read;
 pub mod shard;
 pub mod stages;
+pub mod tasks;
 pub mod metadata;
 pub mod recover;
 pub mod store;

@@ -16,7 +16,7 @@ use protocol::message::StoredMessage;
 
 use self::{
     cases::{Action, Behind, Case, Exit, Facts},
-    queues::{Mode, Outcome},
+    queues::{Comparison, Mode, Outcome},
     scan::Invalid,
     segments::{ScanEnd, Segments, Visit},
     tail::Tail,
@@ -29,19 +29,21 @@ use crate::{
     offset::LogOffset,
 };
 
-pub mod layout;
+mod layout;
 pub mod checkpoint;
 pub mod abort;
 pub mod scan;
-pub mod segments;
-pub mod tail;
+mod segments;
+mod tail;
 pub mod cases;
-pub mod queues;
+mod queues;
 
 /// Zeros are written in pieces of this size.
 const ZERO_PIECE_BYTES: u64 = 1024 * 1024;
 /// Queue files held open while a store is opened.
 const OPEN_FILES_MAX: usize = 64;
+/// Segments that are checked after a clean stop.
+const CLEAN_FILES_SCANNED: usize = 3;
 
 /// What an opening is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,8 +87,11 @@ pub struct Recovered {
     pub log_min: LogOffset,
     /// Its files, in order, without a gap. The last one may be empty, beginning at the log's end.
     pub segments: Vec<SegmentFile>,
-    /// Bytes behind the end that were not zero and now are, or are gone with their file.
+    /// What the last run left unclean: after a kill the bytes of records that its checkpoint didn't cover, and always
+    /// [`cut_bytes`](Self::cut_bytes).
     pub unclean_bytes: u64,
+    /// Bytes behind the end that were not zero and now are, or are gone with their file.
+    pub cut_bytes: u64,
     /// Store time of the last record, 0 when there is none.
     pub last_store_timestamp_ms: i64,
     /// Size of this store's segments.
@@ -157,7 +162,8 @@ pub async fn open_store<R: Runtime>(
         log_end: found.end,
         log_min: segments.log_min(),
         segments: segments.files,
-        unclean_bytes: found.tail.unclean_bytes(),
+        unclean_bytes: found.uncovered_bytes + found.tail.unclean_bytes(),
+        cut_bytes: found.tail.unclean_bytes(),
         last_store_timestamp_ms: found.scan.last_store_timestamp_ms,
         store_segment_bytes: segments.segment_bytes,
         how: found.case.label,
@@ -188,15 +194,29 @@ struct Found {
     end: LogOffset,
     tail: Tail,
     case: &'static Case,
+    /// Every record scanned has its entry, and no queue has more.
+    queues_fit: bool,
+    /// Bytes of records that the checkpoint doesn't cover.
+    uncovered_bytes: u64,
 }
 
 impl<R: Runtime> Opening<'_, R> {
     /// Reads what is there and decides; changes nothing.
     async fn examine(&mut self, loaded: &load::Loaded) -> Result<Found, StoreError> {
         let named_end = loaded.named_ends.iter().copied().max().unwrap_or_default();
-        let first = self.first_file(named_end).await?;
-        let mut visit = Checking { end: self.segments.end(), progress: &mut *self.progress };
+        let first = self.first_file().await?;
+        let mut visit = Checking {
+            end: self.segments.end(),
+            progress: &mut *self.progress,
+            comparison: Comparison::new(&loaded.queues),
+            covered_ms: match self.exit {
+                Exit::Clean => i64::MAX,
+                Exit::Killed => self.checkpoint.physic_msg_timestamp_ms,
+            },
+            uncovered_bytes: 0,
+        };
         let mut scan = self.segments.scan(self.runtime, first, true, &mut visit).await?;
+        let (queues_fit, uncovered_bytes) = (visit.comparison.fits(), visit.uncovered_bytes);
         if self.exit == Exit::Killed
             && let Some(torn_at) = scan.torn_at
         {
@@ -209,7 +229,7 @@ impl<R: Runtime> Opening<'_, R> {
         let tail = tail::search(self.runtime, &self.segments, &scan, &mut report).await?;
         let facts = self.facts(&scan, &tail, named_end);
         let case = Case::of(&facts);
-        let found = Found { first, end: scan.position, scan, tail, case };
+        let found = Found { first, end: scan.position, scan, tail, case, queues_fit, uncovered_bytes };
         match case.action {
             Action::Open | Action::Cut => Ok(found),
             Action::RefuseDamage => Err(self.damage(&found)),
@@ -251,17 +271,16 @@ impl<R: Runtime> Opening<'_, R> {
     }
 
     /// The file to begin the scan with. After a kill: the last one whose first record is older than what the
-    /// checkpoint covers. Else the last one that the queues reach into. When none qualifies, the first.
-    async fn first_file(&self, named_end: LogOffset) -> Result<usize, StoreError> {
+    /// checkpoint covers, or the first. Else the third-last one, as 4.9 and 5.1 do: little was lost if anything, but
+    /// a queue that was removed, or damage, should be noticed.
+    async fn first_file(&self) -> Result<usize, StoreError> {
+        if self.exit == Exit::Clean {
+            return Ok(self.segments.files.len().saturating_sub(CLEAN_FILES_SCANNED));
+        }
         let min_timestamp_ms = self.checkpoint.min_timestamp_ms();
         for (number, &file) in self.segments.files.iter().enumerate().skip(1).rev() {
             let timestamp_ms = self.segments.first_timestamp_ms(self.runtime, file).await?;
-            let qualifies = match (self.exit, timestamp_ms) {
-                (_, None) => false,
-                (Exit::Killed, Some(timestamp_ms)) => timestamp_ms <= min_timestamp_ms,
-                (Exit::Clean, Some(_)) => file.base < named_end,
-            };
-            if qualifies {
+            if timestamp_ms.is_some_and(|timestamp_ms| timestamp_ms <= min_timestamp_ms) {
                 return Ok(number);
             }
         }
@@ -333,26 +352,46 @@ impl<R: Runtime> Opening<'_, R> {
             }
         }
         let mode = if self.exit == Exit::Killed { Mode::Append } else { Mode::Compare };
-        let outcome = if self.exit == Exit::Clean && !holed.is_empty() {
+        let is_clean = self.exit == Exit::Clean;
+        let outcome = if is_clean && !holed.is_empty() {
             Outcome::Mismatch
+        } else if is_clean && found.queues_fit {
+            Outcome::Done
         } else {
             let progress = &mut *self.progress;
             let from = queues::From { segments: &self.segments, first: found.first, mode, holed: &holed };
             queues::dispatch(self.runtime, &self.files, &mut queues, &from, progress).await?
         };
-        let rebuilt = outcome == Outcome::Mismatch;
+        let mut rebuilt = outcome == Outcome::Mismatch;
         if rebuilt {
-            queues::forget_checkpoint(self.runtime, self.root, &self.checkpoint).await?;
-            let progress = &mut *self.progress;
-            queues::rebuild(self.runtime, &self.files, &mut queues, &self.segments, progress).await?;
+            self.rebuild(&mut queues).await?;
         }
-        queues::make_durable(self.runtime, &self.files, &mut queues).await?;
+        match self.finish_queues(&mut queues).await {
+            // An old file is damaged: those aren't read through.
+            Err(StoreError::QueueEntry { .. }) if !rebuilt => {
+                rebuilt = true;
+                self.rebuild(&mut queues).await?;
+                self.finish_queues(&mut queues).await?;
+            }
+            finished => finished?,
+        }
+        queues.begin_appending(found.scan.last_store_timestamp_ms);
+        Ok((queues, rebuilt))
+    }
+
+    async fn rebuild(&mut self, queues: &mut ConsumeQueues) -> Result<(), StoreError> {
+        queues::forget_checkpoint(self.runtime, self.root, &self.checkpoint).await?;
+        let progress = &mut *self.progress;
+        queues::rebuild(self.runtime, &self.files, queues, &self.segments, progress).await
+    }
+
+    async fn finish_queues(&self, queues: &mut ConsumeQueues) -> Result<(), StoreError> {
+        queues::make_durable(self.runtime, &self.files, queues).await?;
         for queue in queues.iter() {
             let log_min = self.segments.log_min();
             queues.correct_min(self.runtime, &self.files, queue, log_min).await?;
         }
-        queues.begin_appending(found.scan.last_store_timestamp_ms);
-        Ok((queues, rebuilt))
+        Ok(())
     }
 
     /// Everything is durable now: says so, that the next opening needn't go back further.
@@ -372,10 +411,18 @@ impl<R: Runtime> Opening<'_, R> {
 struct Checking<'a> {
     end: LogOffset,
     progress: &'a mut dyn FnMut(Progress),
+    comparison: Comparison<'a>,
+    /// Records stored up to this time were durable when the store was left.
+    covered_ms: i64,
+    uncovered_bytes: u64,
 }
 
 impl Visit for Checking<'_> {
-    fn on_record(&mut self, _at: LogOffset, _message: &StoredMessage<'_>) -> std::ops::ControlFlow<()> {
+    fn on_record(&mut self, _at: LogOffset, message: &StoredMessage<'_>) -> std::ops::ControlFlow<()> {
+        self.comparison.on_record(message);
+        if message.store_timestamp_ms > self.covered_ms {
+            self.uncovered_bytes += u64::from(message.total_size.unsigned_abs());
+        }
         std::ops::ControlFlow::Continue(())
     }
 

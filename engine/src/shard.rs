@@ -30,7 +30,10 @@ use crate::{
         Runtime,
         event::{Broadcast, Event},
     },
-    limits::{PULL_SCAN_ENTRIES_MAX, RECORD_OVERHEAD_BYTES_MAX, UNWRITTEN_BYTES_MAX},
+    limits::{
+        ASYNC_WRITE_BYTES_MIN, ASYNC_WRITE_LINGER, PULL_SCAN_ENTRIES_MAX, RECORD_OVERHEAD_BYTES_MAX,
+        UNWRITTEN_BYTES_MAX,
+    },
     offset::{LogOffset, QueueOffset},
     read::{
         cold::ColdCache,
@@ -39,6 +42,7 @@ use crate::{
     },
     write::{
         ack::{AckQueue, Outcome, Receipt},
+        age::UnwrittenAge,
         flush::{Fence, Flush, FlushCounters},
     },
 };
@@ -122,6 +126,7 @@ pub struct Shard<R: Runtime> {
     settings: ShardSettings,
     log: CommitLog<R>,
     flush: Flush,
+    unwritten_age: UnwrittenAge,
     acks: AckQueue,
     pending: VecDeque<Pending>,
     confirmed_end: LogOffset,
@@ -182,6 +187,7 @@ impl<R: Runtime> Shard<R> {
             settings,
             log: parts.log,
             flush: parts.flush,
+            unwritten_age: UnwrittenAge::default(),
             acks: AckQueue::default(),
             pending: VecDeque::new(),
             confirmed_end: end,
@@ -212,8 +218,13 @@ impl<R: Runtime> Shard<R> {
 
     // ---- append ----------------------------------------------------------------------------------------------
 
-    /// Whether any message within the size limits can be appended now.
-    pub fn has_room(&self) -> Result<(), NoRoom> {
+    /// Whether any message within the size limits can be appended at `now`, which begins to count as its age if it is.
+    pub fn has_room(&mut self, now: Instant) -> Result<(), NoRoom> {
+        let is_lossy =
+            matches!(self.flush.mode(), crate::write::flush::FlushMode::Async(_)) && !self.log.is_mapped();
+        if is_lossy && self.unwritten_age.is_too_old(self.flush.written_end(), self.log.end(), now) {
+            return Err(NoRoom::Unwritten);
+        }
         if self.log.end().since(self.flush.written_end()) > UNWRITTEN_BYTES_MAX {
             return Err(NoRoom::Unwritten);
         }
@@ -403,9 +414,10 @@ impl<R: Runtime> Shard<R> {
         if let Some(pulled) = decide_by_offset(pull.queue_offset, min, max) {
             return Ok(pulled);
         }
+        let count_max = pull.message_count_max.max(pull.cold_message_count_max);
         let wanted = match pull.filter {
-            crate::read::pull::Filter::All => pull.message_count_max.max(1),
-            crate::read::pull::Filter::TagCodes(_) => PULL_SCAN_ENTRIES_MAX.max(pull.message_count_max),
+            crate::read::pull::Filter::All => count_max.max(1),
+            crate::read::pull::Filter::TagCodes(_) => PULL_SCAN_ENTRIES_MAX.max(count_max),
         };
         self.entries.clear();
         let mut entries = std::mem::take(&mut self.entries);
@@ -439,10 +451,11 @@ impl<R: Runtime> Shard<R> {
                 scanned += 1;
                 continue;
             }
-            if !takes_more(pull, self.selected.len(), bytes, len) {
+            let is_cold = self.log.resident(entry.log_offset, len).is_none();
+            if !takes_more(pull, self.selected.len(), bytes, len, is_cold) {
                 break;
             }
-            if self.log.resident(entry.log_offset, len).is_none() {
+            if is_cold {
                 if let Some(piece) = self.cold.missing(entry.log_offset, len) {
                     if self.selected.is_empty() {
                         return Err(Cold::Log(piece));
@@ -614,6 +627,17 @@ impl<R: Runtime> Shard<R> {
         }
     }
 
+    /// How long the next write waits for company: in ASYNC_FLUSH nobody waits for a write, and a block that is written
+    /// for each message is written many times. Far below the 20 ms that a kill may cost.
+    pub(crate) fn write_linger(&self) -> Option<Duration> {
+        let unwritten = self.log.end().since(self.flush.written_end());
+        let is_worth_it = matches!(self.flush.mode(), crate::write::flush::FlushMode::Async(_))
+            && unwritten > 0
+            && unwritten < ASYNC_WRITE_BYTES_MIN
+            && !self.stopping;
+        is_worth_it.then_some(ASYNC_WRITE_LINGER)
+    }
+
     /// Everything below survives kill -9.
     pub fn written_end(&self) -> LogOffset {
         self.flush.written_end()
@@ -696,3 +720,6 @@ impl<R: Runtime> Shard<R> {
         self.stopping
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,19 +4,13 @@
 //! and synced, every message is in its queue and the queues are durable, the checkpoint says so, the unused next
 //! segment goes, `abort` goes last, then the lock. RocketMQ's order, except that the lock comes first.
 
-use std::{
-    cell::{Cell, RefCell},
-    future::Future,
-    path::PathBuf,
-    rc::Rc,
-    time::Duration,
-};
+use std::{cell::RefCell, path::PathBuf, rc::Rc, time::Duration};
 
 use crate::{
     commit_log::{Backend, CommitLog, file_name, segment::Fill},
     derive::consume_queue::FileTable,
     error::StoreError,
-    io::{Access, BLOCK_BYTES, File, Runtime, event::Event},
+    io::{Access, BLOCK_BYTES, File, Runtime},
     offset::LogOffset,
     read::cold::ColdCache,
     recover::{self, Recovered, abort, checkpoint::Checkpoint},
@@ -25,6 +19,7 @@ use crate::{
         ColdFiles, FileMaking, QueueRhythm, SharedShard, create_segment, file_loop, open_segment, queue_loop,
         sync_loop, write_loop,
     },
+    tasks::Tasks,
     write::flush::{Flush, FlushMode, SyncMethod},
 };
 
@@ -70,10 +65,12 @@ pub struct Store<R: Runtime> {
     pub shard: SharedShard<R>,
     /// Where old messages are read from.
     pub cold_files: Rc<ColdFiles<R>>,
+    /// The checkpoint as recovery left it.
+    opened_with: Checkpoint,
     /// What recovery found and did.
     pub recovered: Recovered,
     lock: R::Lock,
-    loops: Loops<R>,
+    loops: Tasks<R>,
     log_errors: Rc<dyn Fn(&StoreError)>,
 }
 
@@ -137,12 +134,13 @@ impl<R: Runtime> Store<R> {
             log: FileTable::with_access(LOG_FILES_MAX, read_access),
         });
         let store = Store {
-            loops: Loops::new(runtime.clone()),
+            loops: Tasks::new(runtime.clone()),
             runtime,
             settings,
             making,
             shard: Rc::new(RefCell::new(shard)),
             cold_files,
+            opened_with: opened.checkpoint,
             recovered: opened.recovered,
             lock: opened.lock,
             log_errors,
@@ -172,7 +170,7 @@ impl<R: Runtime> Store<R> {
             move |error| report(error),
         ));
         let (root, report) = (self.settings.root.clone(), Rc::clone(&self.log_errors));
-        self.loops.spawn(checkpoint_loop(runtime.clone(), Rc::clone(shard), root, report));
+        self.loops.spawn(checkpoint_loop(runtime.clone(), Rc::clone(shard), root, self.opened_with, report));
     }
 
     /// Stops: when this returns well the store is clean, and the next start finds nothing to recover.
@@ -198,7 +196,7 @@ impl<R: Runtime> Store<R> {
             let shard = self.shard.borrow();
             let is_flushed = shard.flushed_end() == shard.log().end();
             let is_clean = is_flushed && shard.is_dispatched_and_durable() && shard.fence().is_none();
-            (is_clean, shard.log().unused_file(), checkpoint_of(&shard))
+            (is_clean, shard.log().unused_file(), checkpoint_of(&shard, &self.opened_with))
         };
         checkpoint.store(&self.runtime, &self.settings.root).await?;
         if !is_clean {
@@ -249,11 +247,12 @@ async fn open_log<R: Runtime>(
 }
 
 /// What may be promised about durability at this moment.
-fn checkpoint_of<R: Runtime>(shard: &Shard<R>) -> Checkpoint {
+fn checkpoint_of<R: Runtime>(shard: &Shard<R>, opened_with: &Checkpoint) -> Checkpoint {
     Checkpoint {
         physic_msg_timestamp_ms: shard.durable_timestamp_ms(),
         logics_msg_timestamp_ms: shard.queues().durable_timestamp_ms(),
-        ..Checkpoint::default()
+        // RocketMQ's other fields stay as they were found.
+        ..*opened_with
     }
 }
 
@@ -262,6 +261,7 @@ async fn checkpoint_loop<R: Runtime>(
     runtime: R,
     shard: SharedShard<R>,
     root: PathBuf,
+    opened_with: Checkpoint,
     report: Rc<dyn Fn(&StoreError)>,
 ) {
     let mut last = None;
@@ -271,7 +271,7 @@ async fn checkpoint_loop<R: Runtime>(
         }
         let stopping = shard.borrow().checkpoint_work.clone();
         crate::stages::wait_or_timeout(&runtime, &stopping, Some(CHECKPOINT_INTERVAL)).await;
-        let checkpoint = checkpoint_of(&shard.borrow());
+        let checkpoint = checkpoint_of(&shard.borrow(), &opened_with);
         if last.as_ref() == Some(&checkpoint) {
             continue;
         }
@@ -279,36 +279,5 @@ async fn checkpoint_loop<R: Runtime>(
             Ok(()) => last = Some(checkpoint),
             Err(error) => report(&error),
         }
-    }
-}
-
-/// The loops of a store, so that stopping can wait for them.
-struct Loops<R: Runtime> {
-    runtime: R,
-    running: Rc<Cell<usize>>,
-    ended: Event,
-}
-
-impl<R: Runtime> Loops<R> {
-    fn new(runtime: R) -> Loops<R> {
-        Loops { runtime, running: Rc::new(Cell::new(0)), ended: Event::new() }
-    }
-
-    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        self.running.set(self.running.get() + 1);
-        let (running, ended) = (Rc::clone(&self.running), self.ended.clone());
-        self.runtime.spawn(async move {
-            task.await;
-            running.set(running.get() - 1);
-            ended.set();
-        });
-    }
-
-    fn running(&self) -> usize {
-        self.running.get()
-    }
-
-    async fn one_ended_or(&self, patience: Duration) {
-        crate::stages::wait_or_timeout(&self.runtime, &self.ended, Some(patience)).await;
     }
 }

@@ -55,6 +55,11 @@ impl Plan {
         if self.kill { self.rounds + self.rounds / 2 + 5 } else { self.rounds }
     }
 
+    /// Kills that must come during recovery: one in five.
+    fn recovery_kills(&self) -> usize {
+        self.rounds.div_ceil(5) as usize
+    }
+
     /// Bytes that the store may come to.
     pub fn bytes_max(&self) -> u64 {
         let message = self.workload.body.mean() + 300.0;
@@ -150,7 +155,7 @@ pub struct RoundSeen {
     pub lost: u64,
     /// Of those, the ones that the promise does not excuse.
     pub lost_beyond_promise: u64,
-    /// The oldest lost one was acknowledged this many microseconds before the kill.
+    /// The oldest lost one was acknowledged this many microseconds before the kill, as far as times were kept.
     pub oldest_lost_us: Option<u64>,
     /// Sends refused with a code other than SUCCESS.
     pub refused: u64,
@@ -186,6 +191,13 @@ impl Judged {
         killed_ns: Option<u64>,
     ) -> Losses {
         let mut losses = Losses::default();
+        let ended_ns = killed_ns.map(|killed_ns| acknowledging_ended_ns(logs, killed_ns));
+        let allowance_us = match promise {
+            Promise::All => None,
+            Promise::AllButLast { ms } => {
+                Some(ms * 1_000 + u64::try_from(margin.as_micros()).unwrap_or(u64::MAX / 2))
+            }
+        };
         for log in logs {
             let missing: Vec<u64> = found.lost(log).collect();
             let known = self.lost.entry(log.producer).or_default();
@@ -193,13 +205,13 @@ impl Judged {
             if new.is_empty() {
                 continue;
             }
-            let excused = excused(log, promise, margin, killed_ns);
+            let ages_us = ages_us(log, ended_ns);
             for sequence in new {
+                let age_us = ages_us.get(&sequence).copied();
                 losses.lost += 1;
-                match excused.get(&sequence) {
-                    Some(age_us) => losses.oldest_us = losses.oldest_us.max(Some(*age_us)),
-                    None => losses.beyond_promise += 1,
-                }
+                let is_excused = age_us.zip(allowance_us).is_some_and(|(age, allowance)| age <= allowance);
+                losses.beyond_promise += u64::from(!is_excused);
+                losses.oldest_us = losses.oldest_us.max(age_us);
             }
         }
         self.beyond_promise += losses.beyond_promise;
@@ -207,19 +219,17 @@ impl Judged {
     }
 }
 
-/// Messages that may be missing, with their acknowledgement's age at the kill in microseconds.
-fn excused(
-    log: &ProducerLog,
-    promise: Promise,
-    margin: Duration,
-    killed_ns: Option<u64>,
-) -> HashMap<u64, u64> {
-    let (Promise::AllButLast { ms }, Some(killed_ns)) = (promise, killed_ns) else { return HashMap::new() };
-    let allowance_ns = ms * 1_000_000 + u64::try_from(margin.as_nanos()).unwrap_or(u64::MAX / 2);
-    let since_ns = killed_ns.saturating_sub(allowance_ns);
-    log.acked_since(since_ns)
-        .map(|acked| (acked.sequence, killed_ns.saturating_sub(acked.at_ns) / 1_000))
-        .collect()
+/// When the server stopped acknowledging: at the kill, or before it, when its disk stalled. A stalled server that
+/// acknowledges nothing more adds nothing to what a kill may cost, however long the stall lasts.
+fn acknowledging_ended_ns(logs: &[ProducerLog], killed_ns: u64) -> u64 {
+    let last_ns = logs.iter().flat_map(ProducerLog::recent).map(|acked| acked.at_ns).max();
+    last_ns.map_or(killed_ns, |last_ns| last_ns.min(killed_ns))
+}
+
+/// How long before the end of acknowledging recent messages were acknowledged, in microseconds; none without a kill.
+fn ages_us(log: &ProducerLog, ended_ns: Option<u64>) -> HashMap<u64, u64> {
+    let Some(ended_ns) = ended_ns else { return HashMap::new() };
+    log.recent().map(|acked| (acked.sequence, ended_ns.saturating_sub(acked.at_ns) / 1_000)).collect()
 }
 
 impl Audited {
@@ -262,10 +272,14 @@ fn round_line(round: &RoundSeen) -> String {
         line.push_str(", killed in recovery too");
     }
     if round.lost > 0 {
-        line.push_str(&format!(", lost {} ({} beyond the promise", round.lost, round.lost_beyond_promise));
+        line.push_str(&format!(
+            ", lost {} ({} beyond the promise",
+            whole(round.lost),
+            whole(round.lost_beyond_promise)
+        ));
         if let Some(oldest) = round.oldest_lost_us {
             line.push_str(&format!(
-                "; the oldest excused one acknowledged {:.1} ms before",
+                "; the oldest was acknowledged {:.1} ms before the kill",
                 oldest as f64 / 1e3
             ));
         }
@@ -289,7 +303,7 @@ fn faults(totals: &Totals, promise: Promise, judge_order: bool) -> Vec<String> {
         Promise::All => "acknowledged messages are lost; the mode promises to keep all".to_owned(),
         Promise::AllButLast { ms } => {
             format!(
-                "lost messages were acknowledged more than {ms} ms before the kill; the mode promises to keep those"
+                "lost messages were acknowledged more than {ms} ms before the last acknowledgement ahead of the kill; the mode promises to keep those"
             )
         }
     };
@@ -319,7 +333,7 @@ impl Audit<'_> {
         let counted = rounds.iter().filter(|round| round.counts).count();
         if self.plan.kill {
             let in_recovery = rounds.iter().filter(|round| round.counts && round.killed_in_recovery).count();
-            let needed = self.plan.rounds.div_ceil(5) as usize;
+            let needed = self.plan.recovery_kills();
             if counted < self.plan.rounds as usize {
                 verdict.push(format!(
                     "Only {counted} of {} rounds count after {} attempts: too few for a verdict.",
@@ -360,7 +374,7 @@ impl Audit<'_> {
         let all = whole(totals.acked);
         match self.promise {
             Promise::AllButLast { ms } if totals.lost > 0 => format!(
-                "Of {all} acknowledged messages {}{kills} are missing, all acknowledged within the last {ms} ms (and a margin of {} ms) before a kill, as the mode allows.",
+                "Of {all} acknowledged messages {}{kills} are missing, all acknowledged within the last {ms} ms (and a margin of {} ms) in which anything was acknowledged before a kill, as the mode allows.",
                 whole(totals.lost),
                 self.plan.margin.as_millis()
             ),
@@ -390,16 +404,21 @@ mod tests {
     }
 
     fn judge(promise: Promise, killed_ms: Option<u64>) -> Losses {
-        let log = log(&[70, 79, 81, 99]);
+        let log = log(&[70, 78, 81, 99]);
         let killed_ns = killed_ms.map(|ms| ms * 1_000_000);
         let found = Found::new(1);
         Judged::default().judge(&[log], &found, promise, Duration::ZERO, killed_ns)
     }
 
     #[test]
-    fn only_the_last_milliseconds_before_the_kill_are_excused() {
+    fn only_the_last_milliseconds_of_acknowledging_are_excused() {
         let losses = judge(Promise::AllButLast { ms: 20 }, Some(100));
-        assert_eq!(losses, Losses { lost: 4, beyond_promise: 2, oldest_us: Some(19_000) });
+        assert_eq!(losses, Losses { lost: 4, beyond_promise: 2, oldest_us: Some(29_000) });
+        assert_eq!(
+            judge(Promise::AllButLast { ms: 20 }, Some(5_000)),
+            losses,
+            "a stall before the kill adds nothing"
+        );
         assert_eq!(judge(Promise::All, Some(100)).beyond_promise, 4);
         assert_eq!(judge(Promise::AllButLast { ms: 20 }, None).beyond_promise, 4);
     }

@@ -23,10 +23,12 @@ pub const SUBCOMMAND: &str = "__server";
 
 /// Becomes the server: runs until it is told to stop.
 pub fn become_server(arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    // The `server` crate has no entry point yet: until it has `run`, this build carries no server.
-    drop(arguments);
-    eprintln!("loadgen: this build carries no server; name one with --ringmq PROGRAM");
-    ExitCode::FAILURE
+    // Nobody else would stop it, were the measuring process killed.
+    if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::TERM)) {
+        eprintln!("loadgen: the server will outlive a killed loadgen: {error}");
+    }
+    // The server's command line begins with a program's name, as every other.
+    server::run(std::iter::once(OsString::from("ringmq")).chain(arguments))
 }
 
 /// When a server acknowledges.

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 
 pub mod control;
+mod connect;
 pub mod generator;
 mod poller;
 mod receiver;

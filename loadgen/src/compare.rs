@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::floor::{self, Floor, FloorRate, Method};
 use crate::histogram::Interval;
 use crate::plan::{BodySize, Pacing, Roles, Workload};
-use crate::process::Environment;
+use crate::process::{Environment, pin_thread};
 use crate::report::{Cell, FORMAT, Fact, Report};
 use crate::run::{Sample, Site, Style, cell, facts, intervals, load_name, measure, topic_names};
 use crate::terminal::Progress;
@@ -77,6 +77,9 @@ pub struct Comparison {
     pub floor_duration: Duration,
 }
 
+/// Below this the windows of fast cells would be too short to mean anything.
+const BYTES_PER_ROUND_MIN: u64 = 1 << 30;
+const BYTES_PER_ROUND_MAX: u64 = 10 << 30;
 /// Segments that a server keeps prepared beside the one it writes.
 const SEGMENTS_AHEAD: u64 = 3;
 /// What a record takes besides its body, rounded up: record header, topic, properties, queue entry, index.
@@ -114,8 +117,20 @@ impl Comparison {
 
     /// Bytes on the disk at the worst moment.
     pub fn space_needed(&self) -> u64 {
+        self.bytes_per_round + self.space_besides()
+    }
+
+    /// Of that, what is needed besides the messages.
+    fn space_besides(&self) -> u64 {
         let servers = self.plans().len() as u64;
-        self.bytes_per_round + servers * SEGMENTS_AHEAD * self.segment_bytes + floor::FILE_BYTES
+        servers * SEGMENTS_AHEAD * self.segment_bytes + floor::FILE_BYTES
+    }
+
+    /// Sets the bytes of a round to what the disk offers, up to where no window needs to end early on a fast machine.
+    pub fn fit_to_disk(&mut self) -> Result<()> {
+        let offered = floor::room_to_use(&self.directory)?.saturating_sub(self.space_besides());
+        self.bytes_per_round = (offered / 5 * 4).clamp(BYTES_PER_ROUND_MIN, BYTES_PER_ROUND_MAX);
+        Ok(())
     }
 
     /// How long it will take, roughly.
@@ -199,7 +214,7 @@ pub fn compare(plan: &Comparison, style: &Style, verbose: bool) -> Result<Outcom
         } else {
             verdict::of_servers(&cells)
         },
-        notes: notes(plan, &cells, floor.as_ref()),
+        notes: notes(plan, &cells, &samples, floor.as_ref()),
         device_write_mb_per_second: floor.as_ref().map(|floor| floor.write_mb_per_second),
         cells,
     };
@@ -215,50 +230,72 @@ fn rounds(
 ) -> Result<(Vec<Site>, Vec<Vec<Sample>>)> {
     let mut sites: Vec<Site> = Vec::new();
     let mut samples: Vec<Vec<Sample>> = Vec::new();
-    for round in 0..plan.rounds {
-        progress.show(&format!("round {} of {}: starting servers", round + 1, plan.rounds));
+    for number in 0..plan.rounds {
+        progress.show(&format!("round {} of {}: starting servers", number + 1, plan.rounds));
         let contenders = start_round(plan, style)?;
-        samples.resize(plan.shapes.len() * contenders.len(), Vec::new());
-        let mut budget = Budget::new(plan, samples.len());
+        let servers = contenders.len();
+        samples.resize(plan.shapes.len() * servers, Vec::new());
+        let mut round = Round { plan, style, contenders, budget: Budget::new(plan, samples.len()), number };
         for (index, shape) in plan.shapes.iter().enumerate() {
             // Every other round goes through the servers backwards: none is always the one measured first.
-            let mut order: Vec<usize> = (0..contenders.len()).collect();
-            if round % 2 == 1 {
-                order.reverse();
-            }
-            for server in order {
-                let cell = index * contenders.len() + server;
-                let contender = &contenders[server];
-                let mut workload = plan.workload(*shape);
-                workload.messages_max = plan.is_carried().then(|| budget.messages_max());
-                let title = format!(
-                    "round {} of {}, {} at {}",
-                    round + 1,
-                    plan.rounds,
-                    contender.site.name,
-                    load_name(&workload)
-                );
-                let mut sample =
-                    measure(&contender.site, &contender.topology, &workload, style, &mut |look| {
-                        if progress.is_due() {
-                            let reading = look.reading;
-                            progress
-                                .show(&format!("{title}: {} messages acknowledged", whole(reading.acked)));
-                        }
-                    })?;
-                budget.spend(sample.tally.done + sample.tally.warmup_done);
-                if let Some(floor) =
-                    floor.as_mut().filter(|_| contender.site.flush.as_deref() == Some("sync"))
-                {
-                    sample.floor = device(floor, &sample, plan)?;
-                }
-                samples[cell].push(sample);
+            for place in 0..servers {
+                let server = if number % 2 == 1 { servers - 1 - place } else { place };
+                let sample = round.measure(server, *shape, floor, progress)?;
+                samples[index * servers + server].push(sample);
             }
         }
-        sites = contenders.iter().map(|contender| contender.site.clone()).collect();
-        end_round(plan, contenders, round + 1 == plan.rounds)?;
+        sites = round.contenders.iter().map(|contender| contender.site.clone()).collect();
+        end_round(plan, round.contenders, number + 1 == plan.rounds)?;
     }
     Ok((sites, samples))
+}
+
+/// One round: its servers, and what they may still store.
+struct Round<'a> {
+    plan: &'a Comparison,
+    style: &'a Style,
+    contenders: Vec<Contender>,
+    budget: Budget,
+    number: u32,
+}
+
+impl Round<'_> {
+    /// Measures one server under one load, and the device right after it.
+    fn measure(
+        &mut self,
+        server: usize,
+        shape: Shape,
+        floor: &mut Option<Floor>,
+        progress: &mut Progress,
+    ) -> Result<Sample> {
+        let mut workload = self.plan.workload(shape);
+        workload.messages_max = self.plan.is_carried().then(|| self.budget.messages_max());
+        let Contender { site, topology, .. } = &self.contenders[server];
+        let place = format!("round {} of {}", self.number + 1, self.plan.rounds);
+        let title = format!("{place}, {} at {}", site.name, load_name(&workload));
+        let before = (others_cpu_ns(&self.contenders, server), now_ns());
+        let mut sample = measure(site, topology, &workload, self.style, &mut |look| {
+            if progress.is_due() {
+                progress.show(&format!("{title}: {} messages acknowledged", whole(look.reading.acked)));
+            }
+        })?;
+        let after = (others_cpu_ns(&self.contenders, server), now_ns());
+        sample.others_cpu = after
+            .0
+            .zip(before.0)
+            .map(|(used, used_before)| used.saturating_sub(used_before) as f64 / (after.1 - before.1) as f64);
+        self.budget.spend(sample.tally.done + sample.tally.warmup_done);
+        if let Some(floor) = floor.as_mut().filter(|_| site.flush.as_deref() == Some("sync")) {
+            sample.floor = device(floor, &sample, self.plan)?;
+        }
+        Ok(sample)
+    }
+}
+
+/// CPU time so far of all servers but the one that is measured.
+fn others_cpu_ns(contenders: &[Contender], measured: usize) -> Option<u64> {
+    let others = contenders.iter().enumerate().filter(|(index, _)| *index != measured);
+    others.map(|(_, other)| other.site.watched?.cpu_ns()).sum()
 }
 
 /// Messages that stores may still take in this round. A cell may use half of what is left, so that a fast one at the
@@ -287,14 +324,20 @@ impl Budget {
     }
 }
 
-/// The device at the size of the groups just seen; without counters at one block.
+/// The device at the size of the groups just seen, without counters at one block; from the server's core, which is idle
+/// now, so that both had the same machine.
 fn device(floor: &mut Floor, sample: &Sample, plan: &Comparison) -> Result<Vec<FloorRate>> {
     let group = sample.flushes.and_then(|f| f.bytes_per_sync()).unwrap_or(floor::BLOCK_BYTES as u64);
-    let mut rates = Vec::new();
-    for method in [Method::Dsync, Method::Fdatasync] {
-        rates.push(floor.measure(method, group, plan.floor_duration)?);
-    }
-    Ok(rates)
+    let core = plan.server_cores.as_ref().and_then(|cores| cores.0.first().copied());
+    let measure_all = || {
+        if let Some(core) = core {
+            pin_thread(core)?;
+        }
+        let methods = [Method::Dsync, Method::Fdatasync];
+        methods.into_iter().map(|method| floor.measure(method, group, plan.floor_duration)).collect()
+    };
+    std::thread::scope(|scope| scope.spawn(measure_all).join())
+        .unwrap_or_else(|_| Err(Error::Data("the device-floor thread panicked; see above".to_owned())))
 }
 
 fn start_round(plan: &Comparison, style: &Style) -> Result<Vec<Contender>> {
@@ -371,8 +414,17 @@ fn plan_facts(plan: &Comparison, style: &Style) -> Vec<Fact> {
     all
 }
 
-fn notes(plan: &Comparison, cells: &[Cell], floor: Option<&Floor>) -> Vec<String> {
+fn notes(plan: &Comparison, cells: &[Cell], samples: &[Vec<Sample>], floor: Option<&Floor>) -> Vec<String> {
     let mut notes = Vec::new();
+    let idle: Vec<f64> = samples.iter().flatten().filter_map(|sample| sample.others_cpu).collect();
+    if let Some(most) = idle.iter().copied().reduce(f64::max) {
+        let typical = verdict::median(&idle).unwrap_or(most);
+        notes.push(format!(
+            "The servers not being measured were idle: together they used {:.1} % of a core (median over all windows, at most {:.1} %).",
+            100.0 * typical,
+            100.0 * most
+        ));
+    }
     if cells.iter().flat_map(|cell| &cell.rounds).any(|round| round.capped) {
         notes.push(
             "The cap on bytes per round ended some windows early (`capped` in the JSON); `--bytes-per-round` raises it."
@@ -385,13 +437,16 @@ fn notes(plan: &Comparison, cells: &[Cell], floor: Option<&Floor>) -> Vec<String
                 .to_owned(),
         );
     }
-    let unprepared = cells.iter().filter_map(|cell| Some((cell, cell.flushes?.unprepared_share?)));
-    for (cell, share) in unprepared.filter(|(_, share)| *share > 0.01) {
+    let unprepared: Vec<String> = cells
+        .iter()
+        .filter_map(|cell| Some((cell, cell.flushes?.unprepared_share?)))
+        .filter(|(_, share)| *share > 0.01)
+        .map(|(cell, share)| format!("{} at {} {:.0} %", cell.server, cell.load, 100.0 * share))
+        .collect();
+    if !unprepared.is_empty() {
         notes.push(format!(
-            "{} at {}: {:.0} % of the bytes went into blocks that were not prepared ahead, which makes their syncs slower.",
-            cell.server,
-            cell.load,
-            100.0 * share
+            "Bytes that went into blocks which were not prepared ahead, and whose syncs are slower for it: {}.",
+            unprepared.join(", ")
         ));
     }
     if plan.is_carried() && cells.iter().any(|cell| cell.cpu_us_per_message.is_none()) {
@@ -415,7 +470,7 @@ mod tests {
             body: BodySize::Fixed(1024),
             queues: 4,
             directory: PathBuf::from("nowhere"),
-            bytes_per_round: 6 << 30,
+            bytes_per_round: 4 << 30,
             segment_bytes: 64 << 20,
             server_cores: None,
             program: None,

@@ -202,15 +202,19 @@ pub fn room(directory: &Path) -> Result<Room> {
     Ok(Room { free: stat.f_bavail * stat.f_frsize, total: stat.f_blocks * stat.f_frsize })
 }
 
+/// Bytes of it that a plan may use. A tenth stays free: RocketMQ refuses writes on a disk that is more than 90 % full.
+pub fn room_to_use(directory: &Path) -> Result<u64> {
+    let room = room(directory)?;
+    Ok(room.free.saturating_sub(room.total / 10))
+}
+
 /// Refuses a plan that would fill the disk, or bring it to the ratio from which RocketMQ refuses writes.
 pub fn require_room(directory: &Path, needed: u64, remedy: &str) -> Result<()> {
-    let room = room(directory)?;
-    // `diskMaxUsedSpaceRatio` ends at 95 %, warnings begin at 90 %: stay below, or the servers answer code 14.
-    let reserve = room.total / 10;
-    if room.free.saturating_sub(reserve) < needed {
+    if room_to_use(directory)? < needed {
+        let room = room(directory)?;
         return Err(Error::Space {
             directory: directory.display().to_string(),
-            needed: needed + reserve,
+            needed: needed + room.total / 10,
             free: room.free,
             remedy: format!(
                 "{remedy} (a tenth of the disk stays free: RocketMQ refuses writes above 90 % used)"

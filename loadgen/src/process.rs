@@ -4,7 +4,10 @@
 use std::fs;
 use std::path::Path;
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
 
 /// A local process, looked at from outside.
 #[derive(Clone, Copy, Debug)]
@@ -99,10 +102,17 @@ impl Environment {
 
 /// Cores that this process may run on.
 pub fn usable_cores() -> Vec<usize> {
-    match rustix::thread::sched_getaffinity(None) {
-        Ok(set) => (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect(),
+    match sched_getaffinity(None) {
+        Ok(set) => (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect(),
         Err(_) => (0..std::thread::available_parallelism().map_or(1, usize::from)).collect(),
     }
+}
+
+/// Pins the calling thread to one core.
+pub fn pin_thread(core: usize) -> Result<()> {
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(None, &set).map_err(|e| Error::os(format!("cannot pin a thread to core {core}"), e))
 }
 
 fn processor() -> Option<String> {

@@ -89,6 +89,8 @@ pub struct Cell {
     pub flushes: Option<Flushes>,
     /// The device at this cell's group size, measured next to it.
     pub floor: Vec<FloorRate>,
+    /// The server's syncs per second as a share of the better of the device's two rates, round by round.
+    pub floor_share: Option<Spread>,
     /// Server CPU per message in microseconds; absent: not available.
     pub cpu_us_per_message: Option<Spread>,
     /// The server's memory after the last round.
@@ -97,6 +99,8 @@ pub struct Cell {
     pub failures: Vec<Failure>,
     /// Requests that were never answered.
     pub unanswered: u64,
+    /// Messages of an open loop that were due and never found a place.
+    pub unsent: u64,
     /// Connections that the server closed.
     pub connections_lost: u64,
     /// The rounds in order.
@@ -106,12 +110,12 @@ pub struct Cell {
 impl Cell {
     /// Nothing failed, nothing was left unanswered.
     pub fn is_clean(&self) -> bool {
-        self.failures.is_empty() && self.unanswered == 0 && self.connections_lost == 0
+        self.failures.is_empty() && self.unanswered == 0 && self.unsent == 0 && self.connections_lost == 0
     }
 
-    /// The best of the device's rates at this cell's group size.
-    pub fn floor_syncs_per_second(&self) -> Option<f64> {
-        self.floor.iter().map(|rate| rate.syncs_per_second).reduce(f64::max)
+    /// The better of the device's rates at this cell's group size.
+    pub fn floor_best(&self) -> Option<&FloorRate> {
+        self.floor.iter().max_by(|a, b| a.syncs_per_second.total_cmp(&b.syncs_per_second))
     }
 }
 

@@ -65,6 +65,8 @@ pub struct Sample {
     pub memory: Option<Memory>,
     /// The device, measured right after; empty when it was not.
     pub floor: Vec<FloorRate>,
+    /// CPU that other servers of a comparison used meanwhile, as a share of one core.
+    pub others_cpu: Option<f64>,
 }
 
 /// The moves of `ringmq.flush.*` within a window.
@@ -153,6 +155,7 @@ pub fn measure(
         flushes: after.0.zip(before.0).map(|(after, before)| after.since(&before, seconds)),
         memory,
         floor: Vec::new(),
+        others_cpu: None,
     })
 }
 
@@ -283,10 +286,12 @@ pub fn cell(site: &Site, workload: &Workload, samples: &[Sample]) -> Cell {
         received_per_second,
         flushes: flushes(samples),
         floor: middle_floor(samples),
+        floor_share: floor_share(samples),
         cpu_us_per_message: all.and_then(Spread::of),
         memory: samples.last().and_then(|s| s.memory),
         failures: failures(samples),
-        unanswered: samples.iter().map(|s| s.tally.unanswered + s.tally.unsent).sum(),
+        unanswered: samples.iter().map(|s| s.tally.unanswered).sum(),
+        unsent: samples.iter().map(|s| s.tally.unsent).sum(),
         connections_lost: samples.iter().map(|s| s.tally.connections_lost).sum(),
         rounds: samples.iter().map(|s| round(s, workload)).collect(),
     }
@@ -358,6 +363,16 @@ fn middle_floor(samples: &[Sample]) -> Vec<FloorRate> {
         floor.extend(rates.get(rates.len() / 2));
     }
     floor
+}
+
+/// Within a round the two were measured one right after the other; between rounds the disk changes.
+fn floor_share(samples: &[Sample]) -> Option<Spread> {
+    let share = |sample: &Sample| -> Option<f64> {
+        let flushes = sample.flushes.filter(|flushes| flushes.syncs > 0)?;
+        let best = sample.floor.iter().map(|rate| rate.syncs_per_second).reduce(f64::max)?;
+        Some(flushes.syncs as f64 / flushes.seconds / best)
+    };
+    samples.iter().map(share).collect::<Option<Vec<f64>>>().and_then(Spread::of)
 }
 
 fn failures(samples: &[Sample]) -> Vec<Failure> {

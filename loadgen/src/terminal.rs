@@ -66,10 +66,9 @@ impl Progress {
     }
 }
 
-/// Writes a line to stdout.
-#[expect(clippy::print_stdout, reason = "this is the program's output")]
+/// Writes a line to stdout. A reader that has gone away (`| head`) must not end a measurement or cost its report.
 pub fn say(text: &str) {
-    println!("{text}");
+    let _unread = writeln!(std::io::stdout().lock(), "{text}");
 }
 
 /// The figures as a table, and the verdict.
@@ -146,10 +145,7 @@ fn row(cell: &Cell) -> Vec<String> {
     let latency = |pick: fn(&crate::histogram::Summary) -> u64| {
         cell.latency.as_ref().or(cell.end_to_end.as_ref()).map_or_else(dash, |l| micros(pick(l) as f64))
     };
-    let share = match (&cell.flushes, cell.floor_syncs_per_second()) {
-        (Some(flushes), Some(floor)) => format!("{:.0} %", 100.0 * flushes.syncs_per_second / floor),
-        _ => dash(),
-    };
+    let share = cell.floor_share.as_ref().map_or_else(dash, |share| format!("{:.0} %", 100.0 * share.median));
     let failed = cell.failures.iter().map(|f| f.count).sum::<u64>() + cell.unanswered;
     vec![
         cell.load.clone(),

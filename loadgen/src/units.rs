@@ -12,7 +12,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         "m" | "mb" | "mib" => 1 << 20,
         "g" | "gb" | "gib" => 1 << 30,
         "t" | "tb" | "tib" => 1 << 40,
-        _ => return Err(format!("`{text}` is not a size; write for example 512MiB or 6GiB")),
+        _ => return Err(format!("`{text}` is not a size; write for example 512MiB or 4GiB")),
     };
     let value: u64 =
         number.parse().map_err(|_| format!("`{text}` is not a size; write for example 512MiB"))?;

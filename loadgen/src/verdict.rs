@@ -57,17 +57,17 @@ pub struct Comparison {
     pub decided: bool,
 }
 
-/// Compares the values of the same rounds. Both are measured on a logarithmic scale, so that `a / b` and `b / a` lead to the
-/// same conclusion: the difference is the distance of the middle ratio from 1, the spread the distance between the
-/// smallest and the largest ratio.
+/// Compares the values of the same rounds by their ratios. The difference is the distance of the middle ratio from 1, the
+/// spread the distance between the smallest and the largest ratio; both with the faster one above, so that `a / b` and
+/// `b / a` lead to the same conclusion.
 pub fn compare(a: &[f64], b: &[f64]) -> Option<Comparison> {
     let ratios: Vec<f64> =
         a.iter().zip(b).filter(|(a, b)| **a > 0.0 && **b > 0.0).map(|(a, b)| a / b).collect();
     let ratio = median(&ratios)?;
     let min = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     let max = ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let difference = ratio.ln().abs();
-    let spread = (max / min).ln();
+    let (difference, spread) =
+        if ratio >= 1.0 { (ratio - 1.0, max - min) } else { (1.0 / ratio - 1.0, 1.0 / min - 1.0 / max) };
     Some(Comparison { ratio, bounds: [min, max], decided: ratios.len() >= ROUNDS_MIN && spread < difference })
 }
 
@@ -138,11 +138,14 @@ fn warn(cell: &Cell, verdict: &mut Verdict) {
     if cell.unanswered > 0 {
         what.push(format!("{} never answered", whole(cell.unanswered)));
     }
+    if cell.unsent > 0 {
+        what.push(format!("{} due and never sent", whole(cell.unsent)));
+    }
     if cell.connections_lost > 0 {
         what.push(format!("{} connections closed by the server", whole(cell.connections_lost)));
     }
     let text = format!(
-        "Not every request of {} at {} succeeded ({}): its latencies are of the successful ones only.",
+        "Not every request of {} at {} succeeded ({}). Refused ones are in no latency figure.",
         cell.server,
         cell.load,
         what.join("; ")

@@ -3,7 +3,6 @@
 //! bodies are owned and allocate; their size and nesting are bounded.
 
 pub mod lenient;
-pub mod config;
 pub mod topic;
 pub mod heartbeat;
 pub mod route;
@@ -17,7 +16,6 @@ use std::fmt;
 use serde::Serialize;
 
 pub use cluster::ClusterInfo;
-pub use config::{ConsumerOffsetTable, SubscriptionGroupConfig, SubscriptionGroupTable, TopicTable};
 pub use heartbeat::{ConsumerData, HeartbeatData, ProducerData, SubscriptionData};
 pub use kv::KvTable;
 pub use list::{ConsumerList, TopicList};

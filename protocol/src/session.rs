@@ -106,7 +106,8 @@ impl Session {
         if self.buffer.len() < needed {
             // Twice what is there keeps the copying of long frames linear; what is there can't exceed one frame by much.
             let doubled = (self.end * 2).min(self.frame_bytes_max);
-            let len = needed.max(doubled);
+            // Rounded up, because the rest of a frame that is kept varies: else every longest one so far would grow it.
+            let len = needed.max(doubled).next_multiple_of(GROWTH_BYTES);
             self.buffer.reserve_exact(len - self.buffer.len());
             self.buffer.resize(len, 0);
         }
@@ -121,3 +122,6 @@ impl Session {
         self.fields.shrink_to(FIELDS_RETAINED_BYTES);
     }
 }
+
+/// The receive buffer grows by whole ones of these.
+const GROWTH_BYTES: usize = 8 * 1024;

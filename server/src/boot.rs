@@ -4,7 +4,8 @@
 //! 1. settings are read and checked before anything is touched;
 //! 2. the placement is decided from what the data directory is, and the layout is written before any shard, so that a
 //!    crash in between leaves a directory that says what it is;
-//! 3. the log thread and the signal handlers start while no thread is pinned yet: threads inherit affinity;
+//! 3. the main thread moves to the cores without a shard before the log thread and the signal handlers start, because
+//!    threads inherit affinity; shards pin themselves;
 //! 4. the embedded name server listens before the shards, which register with it;
 //! 5. every shard on its core; when all serve, one `ready` line.
 
@@ -76,22 +77,27 @@ fn serve(args: &ServeArgs) -> Result<(), StartError> {
     for note in &loaded.notes {
         crate::log::warn(&note.to_string());
     }
-    let settings = loaded.settings;
+    let mut settings = loaded.settings;
     if args.check {
         return print_line(&settings.to_toml());
     }
-    let root = &settings.store_path_root_dir;
-    let facts = Facts::gather(root)
-        .map_err(|error| StartError(format!("cannot look at the data directory {}: {error}", root.display())))?;
+    let root = &settings.store_path_root_dir.clone();
+    let facts = Facts::gather(root).map_err(|error| {
+        StartError(format!(
+            "cannot look at the {error}; choose a directory that this user may use with --data"
+        ))
+    })?;
     let placement = place(&settings, &facts).map_err(|error| StartError(error.to_string()))?;
     for note in &placement.notes {
         crate::log::info(note);
     }
     write_layout(root, &placement)?;
+    let helper_cores = helper_cores(&facts, &placement);
+    move_to_cores(&helper_cores)?;
     crate::log::start();
+    raise_open_files(&mut settings, placement.shards.len());
     let stop = StopSignal::new();
     watch_signals(&stop)?;
-    let helper_cores = helper_cores(&facts, &placement);
     let mut threads = Vec::new();
     let embedded_namesrv = match settings.namesrv_port_embedded() {
         Some(port) => {
@@ -175,7 +181,8 @@ fn start_shard(
             Ok(Err(error)) => Err(StartError(explain_ring(&error))),
             Err(_) => {
                 // A broken rule of ours: the other cores must not go on as if nothing had happened.
-                let _unsaid = writeln!(io::stderr(), "ringmq: {name}: an invariant was broken; the process ends");
+                let _unsaid =
+                    writeln!(io::stderr(), "ringmq: {name}: an invariant was broken; the process ends");
                 std::process::exit(EXIT_BROKEN_INVARIANT);
             }
         })
@@ -196,7 +203,7 @@ fn gone(place: &ShardPlace) -> StartError {
 /// Says why an executor can't be made, and what to do.
 fn explain_ring(error: &io::Error) -> String {
     let text = error.to_string();
-    if text.contains("MEMLOCK") || text.contains("memlock") {
+    if text.to_ascii_lowercase().contains("memlock") {
         return format!(
             "too little memory may be locked for io_uring ({text}); raise it with `ulimit -l 65536` or \
              LimitMEMLOCK=64M in the unit file"
@@ -212,7 +219,8 @@ fn explain_ring(error: &io::Error) -> String {
 fn join_all(threads: Vec<ShardThread>) -> Result<(), StartError> {
     let mut first = Ok(());
     for thread in threads {
-        let ended = thread.join().unwrap_or_else(|_| Err(StartError("a thread ended unexpectedly".to_owned())));
+        let ended =
+            thread.join().unwrap_or_else(|_| Err(StartError("a thread ended unexpectedly".to_owned())));
         if first.is_ok() {
             first = ended;
         }
@@ -248,7 +256,8 @@ fn start_namesrv(
             Ok(listener) => listener,
             Err(error) => {
                 // The main thread waits for it.
-                let _heard = say.send(Err(StartError(format!("name server: {}", explain_bind(address, &error)))));
+                let _heard =
+                    say.send(Err(StartError(format!("name server: {}", explain_bind(address, &error)))));
                 return;
             }
         };
@@ -269,7 +278,9 @@ fn start_namesrv(
     match said.recv() {
         Ok(Ok(bound)) => Ok((watcher, bound)),
         Ok(Err(error)) => Err(error),
-        Err(_) => Err(join_all(vec![watcher]).err().unwrap_or(StartError("the name server did not start".to_owned()))),
+        Err(_) => Err(join_all(vec![watcher])
+            .err()
+            .unwrap_or(StartError("the name server did not start".to_owned()))),
     }
 }
 
@@ -287,6 +298,43 @@ fn helper_cores(facts: &Facts, placement: &Placement) -> Vec<usize> {
     free
 }
 
+/// Moves the calling thread, and those that it starts from now on, off the shards' cores.
+fn move_to_cores(cores: &[usize]) -> Result<(), StartError> {
+    let mut set = rustix::thread::CpuSet::new();
+    for core in cores {
+        set.set(*core);
+    }
+    rustix::thread::sched_setaffinity(None, &set).map_err(|error| {
+        StartError(format!("cannot run on cores {cores:?}: {error}; choose others with --cores"))
+    })
+}
+
+/// Lets the process open as many files as the system permits it: the usual soft limit of 1024 is there for programs that
+/// use select(). Where even that is too few for `maxConnections`, fewer are accepted, so that clients can't take the
+/// descriptors that the stores need.
+fn raise_open_files(settings: &mut config::Settings, shards: usize) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let is_raised = setrlimit(Resource::Nofile, raised).is_ok();
+    let allowed = if is_raised { limit.maximum } else { limit.current };
+    let shards = shards as u64;
+    let asked = settings.max_connections;
+    let wanted = (u64::from(asked) + FILES_PER_SHARD) * shards;
+    let Some(allowed) = allowed.filter(|allowed| *allowed < wanted) else { return };
+    let each = allowed / shards;
+    let used = each.saturating_sub(FILES_PER_SHARD).max(each / 2).max(1);
+    settings.max_connections = u32::try_from(used).unwrap_or(asked).min(asked);
+    crate::log::warn(&format!(
+        "this process may open {allowed} files: maxConnections is {} instead of {asked}, the stores need the rest; raise \
+         it with `ulimit -n {wanted}` or LimitNOFILE={wanted} in the unit file",
+        settings.max_connections
+    ));
+}
+
+/// Files of a store, rings and the process' own.
+const FILES_PER_SHARD: u64 = 512;
+
 fn write_layout(root: &Path, placement: &Placement) -> Result<(), StartError> {
     let explain = |error: io::Error| {
         StartError(format!(
@@ -295,7 +343,7 @@ fn write_layout(root: &Path, placement: &Placement) -> Result<(), StartError> {
             root.display()
         ))
     };
-    fs::create_dir_all(root).map_err(explain)?;
+    create_durably(root).map_err(explain)?;
     if let Some(layout) = placement.layout_to_write {
         let temporary = root.join("ringmq.json.tmp");
         let mut file = fs::File::create(&temporary).map_err(explain)?;
@@ -306,13 +354,23 @@ fn write_layout(root: &Path, placement: &Placement) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Creates a directory and those above it that are missing. Their names survive a power cut when this returns: what is
+/// acknowledged lies below them.
+fn create_durably(directory: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = directory.ancestors().take_while(|path| !path.exists()).collect();
+    fs::create_dir_all(directory)?;
+    for created in missing {
+        let parent = created.parent().filter(|parent| !parent.as_os_str().is_empty());
+        fs::File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+    }
+    Ok(())
+}
+
 fn watch_signals(stop: &StopSignal) -> Result<(), StartError> {
     let failed = |error: io::Error| StartError(format!("cannot watch for signals: {error}"));
-    let mut signals = signal_hook::iterator::Signals::new([
-        signal_hook::consts::SIGTERM,
-        signal_hook::consts::SIGINT,
-    ])
-    .map_err(failed)?;
+    let mut signals =
+        signal_hook::iterator::Signals::new([signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT])
+            .map_err(failed)?;
     let stop = stop.clone();
     std::thread::Builder::new()
         .name("signals".to_owned())

@@ -17,8 +17,8 @@ use engine::{
         Runtime,
         event::{Broadcast, Event},
     },
-    shard::Cold,
     metadata::{Generation, MetadataFile, MetadataWriter},
+    shard::Cold,
     stages::SharedShard,
     write::ack::{Outcome, Receipt, ReplyTo},
 };
@@ -37,11 +37,8 @@ use crate::{
     },
     consumer_offset::ConsumerOffsets,
     group::GroupTable,
-    processor::{
-        offset::PendingSearch,
-        pull::ColdPull,
-        send::SendScratch,
-    },
+    processor::{offset::PendingSearch, pull::ColdPull, send::SendScratch},
+    registrar::TopicChanges,
     target::Targets,
     topic::TopicTable,
 };
@@ -93,8 +90,9 @@ pub struct Broker<R: Runtime> {
     pub clients: ClientRegistry,
     /// The metadata files.
     pub metadata: Metadata,
-    /// Set when topics changed: the name servers are told at once.
+    /// Woken when topics changed or may no longer be written: the name servers are told at once.
     pub topics_changed: Broadcast,
+    pub(crate) topic_changes: TopicChanges,
     pub(crate) connections: Connections<R>,
     pub(crate) scratch: SendScratch,
     /// Topics whose creation isn't durable yet, and what makes it so.
@@ -114,6 +112,9 @@ pub struct Broker<R: Runtime> {
     pub(crate) started: Instant,
     pub(crate) start_timestamp_ms: i64,
     pub(crate) cold_pulls: usize,
+    pub(crate) searches: usize,
+    /// Woken when a pull or search that needed the disk is done: another one can be taken.
+    pub(crate) cold_room: Broadcast,
     pub(crate) recovery: RecoverySummary,
     pub(crate) counters: BrokerCounters,
     stopping: bool,
@@ -183,6 +184,7 @@ impl<R: Runtime> Broker<R> {
             clients: parts.clients,
             metadata: parts.metadata,
             topics_changed: Broadcast::new(),
+            topic_changes: TopicChanges::default(),
             connections: parts.connections,
             scratch,
             undurable_topics: HashMap::new(),
@@ -194,6 +196,8 @@ impl<R: Runtime> Broker<R> {
             searches_waiting: Vec::new(),
             push_opaque: 0,
             cold_pulls: 0,
+            searches: 0,
+            cold_room: Broadcast::new(),
             recovery: parts.recovery,
             counters: BrokerCounters::default(),
             stopping: false,
@@ -255,6 +259,14 @@ impl<R: Runtime> Broker<R> {
         self.shard.borrow().fence().is_none()
     }
 
+    /// The log takes nothing more: the name servers are told, in a version of the topics that they haven't seen, because
+    /// they pass over what they know.
+    pub(crate) fn on_fenced(&mut self) {
+        let now_ms = self.runtime.wall_clock_ms();
+        self.topics.touch(now_ms);
+        self.topics_changed.wake_all();
+    }
+
     /// Answers with a code and a remark.
     pub(crate) fn refuse(&mut self, to: ReplyTo, code: i32, remark: &str) {
         self.connections.answer(ConnectionKey(to.connection), |out| {
@@ -309,8 +321,11 @@ impl<R: Runtime> Service<R> for Broker<R> {
             // Clients answer our pushes with nothing we wait for.
             return Step::Done;
         }
-        let to =
-            ReplyTo { connection: connection.0, opaque: command.opaque, serialization: command.serialization };
+        let to = ReplyTo {
+            connection: connection.0,
+            opaque: command.opaque,
+            serialization: command.serialization,
+        };
         if self.stopping {
             self.refuse_unless_oneway(
                 to,
@@ -324,10 +339,10 @@ impl<R: Runtime> Service<R> for Broker<R> {
             request::SEND_MESSAGE | request::SEND_MESSAGE_V2 | request::SEND_BATCH_MESSAGE => {
                 return self.on_send(to, command);
             }
-            request::PULL_MESSAGE => return self.on_pull(to, command),
+            request::PULL_MESSAGE | request::LITE_PULL_MESSAGE => return self.on_pull(to, command),
             request::QUERY_CONSUMER_OFFSET => self.on_query_consumer_offset(to, command),
             request::UPDATE_CONSUMER_OFFSET => self.on_update_consumer_offset(to, command),
-            request::SEARCH_OFFSET_BY_TIMESTAMP => self.on_search_offset(to, command),
+            request::SEARCH_OFFSET_BY_TIMESTAMP => return self.on_search_offset(to, command),
             request::GET_MAX_OFFSET => self.on_max_offset(to, command),
             request::GET_MIN_OFFSET => self.on_min_offset(to, command),
             request::HEART_BEAT => return self.on_heartbeat(to, command),
@@ -359,7 +374,13 @@ impl<R: Runtime> Service<R> for Broker<R> {
 
 impl<R: Runtime> Broker<R> {
     /// Refuses a request; one that wants no answer gets none.
-    pub(crate) fn refuse_unless_oneway(&mut self, to: ReplyTo, command: &Command<'_>, code: i32, remark: &str) {
+    pub(crate) fn refuse_unless_oneway(
+        &mut self,
+        to: ReplyTo,
+        command: &Command<'_>,
+        code: i32,
+        remark: &str,
+    ) {
         if !command.is_oneway() {
             self.refuse(to, code, remark);
         }

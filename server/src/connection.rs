@@ -39,8 +39,10 @@ pub trait Service<R: Runtime>: 'static {
 /// A service as its connections share it. Borrowed for one step, never over an await.
 pub type Shared<S> = Rc<RefCell<S>>;
 
-/// Least room offered to one receive. Large enough that a deep pipeline comes in few calls.
-const RECEIVE_BYTES_MIN: usize = 64 * 1024;
+/// Least room offered to one receive of a connection whose requests come one by one: there may be many, mostly idle.
+const RECEIVE_BYTES_MIN: usize = 8 * 1024;
+/// The same once a receive has filled its room: a deep pipeline comes in few calls.
+const RECEIVE_BYTES_DEEP: usize = 64 * 1024;
 /// How long accepting rests after the process ran out of descriptors.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 /// A command that had to wait is brought again at least this often, whoever forgets to wake it.
@@ -54,11 +56,23 @@ pub async fn accept_loop<R: Runtime, S: Service<R>>(
     stopped: engine::io::event::Event,
 ) {
     let accepting = async {
+        let mut is_warned = false;
         loop {
             match listener.accept().await {
-                Ok(stream) => admit(&runtime, &service, stream),
+                Ok(stream) => {
+                    is_warned = false;
+                    admit(&runtime, &service, stream);
+                }
                 // Out of descriptors, or the peer is gone already: the next one may do better.
-                Err(_) => runtime.sleep(ACCEPT_REST).await,
+                Err(error) => {
+                    if !std::mem::replace(&mut is_warned, true) {
+                        let address = listener.local_address();
+                        crate::log::warn(&format!(
+                            "cannot accept connections on {address}: {error}; trying again"
+                        ));
+                    }
+                    runtime.sleep(ACCEPT_REST).await;
+                }
             }
         }
     };
@@ -92,12 +106,13 @@ async fn read_loop<R: Runtime, S: Service<R>>(
     stream: &Rc<R::Stream>,
 ) {
     let mut session = Session::new(FRAME_BYTES_MAX);
+    let mut room_bytes = RECEIVE_BYTES_MIN;
     loop {
         if stream.readable().await.is_err() {
             return;
         }
         loop {
-            let room = session.receive_room(RECEIVE_BYTES_MIN);
+            let room = session.receive_room(room_bytes);
             let room_len = room.len();
             let received = match stream.try_receive(room) {
                 Ok(0) => return,
@@ -114,6 +129,7 @@ async fn read_loop<R: Runtime, S: Service<R>>(
                 // The socket is empty by now: another call would only say so.
                 break;
             }
+            room_bytes = RECEIVE_BYTES_DEEP;
             runtime.yield_now().await;
         }
     }
@@ -144,14 +160,30 @@ async fn serve_received<R: Runtime, S: Service<R>>(
                 return false;
             }
         }
+        // One receive may hold many requests with large answers: the bound is kept after each.
+        if service.borrow_mut().connections().is_full(key) && !wait_for_peer(runtime, service, key).await {
+            return false;
+        }
     }
     finish_batch(runtime, service);
+    wait_for_peer(runtime, service, key).await
+}
+
+/// Waits until the peer has taken enough of its answers: until then no more of its requests are taken. `false` when the
+/// connection is to be closed.
+async fn wait_for_peer<R: Runtime, S: Service<R>>(
+    runtime: &R,
+    service: &Shared<S>,
+    key: ConnectionKey,
+) -> bool {
     loop {
-        // The peer doesn't take its answers: don't take more of its requests.
         let drained = {
             let mut service = service.borrow_mut();
             if !service.connections().is_open(key) {
                 return false;
+            }
+            if service.connections().is_full(key) {
+                send_dirty(runtime, service.connections());
             }
             service.connections().wait_if_full(key)
         };

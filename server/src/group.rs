@@ -3,14 +3,14 @@
 //! Plain state, like `topic.rs`: methods take the time as an argument and say whether the table changed; the caller
 //! writes [`GroupTable::to_text`] to `config/subscriptionGroup.json`. Who is in a group right now is not kept here.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 
 use protocol::body::DataVersion;
 use protocol::code::response;
 use serde_json::{Map, Value};
 
-use crate::table_text::{self, BARE, TableError};
+use crate::table_text::{self, TableError};
 use crate::topic::SEE_FAQ;
 use crate::topic::name;
 
@@ -122,29 +122,16 @@ impl GroupTable {
     ///
     /// When it isn't such a table; nothing is read then.
     pub fn parse(text: &str) -> Result<GroupTable, TableError> {
-        let mut other = table_text::read(text)?;
-        let mut groups = HashMap::new();
-        for (key, value) in table_text::object(&other, GROUP_TABLE)?.into_iter().flatten() {
-            let name = key.trim_start_matches(BARE).to_owned();
-            let group = Group::parse(&name, value)?;
-            groups.insert(name, group);
-        }
-        let data_version = table_text::data_version(&other)?;
-        other.retain(|field, _| field != GROUP_TABLE && field != table_text::DATA_VERSION);
-        Ok(GroupTable { groups, data_version, other })
+        let table = table_text::read_named(text, GROUP_TABLE, Group::parse)?;
+        Ok(GroupTable { groups: table.entries, data_version: table.data_version, other: table.other })
     }
 
     /// The text for `config/subscriptionGroup.json`, groups in the order of their names.
     pub fn to_text(&self) -> String {
-        let sorted: BTreeMap<&String, &Group> = self.groups.iter().collect();
-        let groups: Map<String, Value> =
-            sorted.into_iter().map(|(name, group)| (name.clone(), group.to_value())).collect();
-        let mut table = self.other.clone();
-        table.entry(FORBIDDEN_TABLE).or_insert_with(|| Value::Object(Map::new()));
-        table.insert(table_text::DATA_VERSION.to_owned(), table_text::data_version_value(self.data_version));
-        table.insert(GROUP_TABLE.to_owned(), Value::Object(groups));
-        table.sort_keys();
-        table_text::write(&table)
+        let groups = self.groups.iter().map(|(name, group)| (name, group.to_value()));
+        let mut other = self.other.clone();
+        other.entry(FORBIDDEN_TABLE).or_insert_with(|| Value::Object(Map::new()));
+        table_text::write_named(GROUP_TABLE, groups, self.data_version, other)
     }
 
     /// The group's settings, if it exists.

@@ -1,6 +1,9 @@
 //! The name server behind sockets: connections, and the passing of time, around the state machine.
 
-use std::{rc::Rc, time::{Duration, Instant}};
+use std::{
+    rc::Rc,
+    time::{Duration, Instant},
+};
 
 use engine::io::{Listener, Runtime, event::Event};
 use protocol::Command;

@@ -8,7 +8,9 @@ use crate::subscription::SubscriptionError;
 #[must_use]
 pub fn subscription_code(error: &SubscriptionError) -> i32 {
     match error {
-        SubscriptionError::GroupNotOnline | SubscriptionError::NotSubscribed => response::SUBSCRIPTION_NOT_EXIST,
+        SubscriptionError::GroupNotOnline | SubscriptionError::NotSubscribed => {
+            response::SUBSCRIPTION_NOT_EXIST
+        }
         SubscriptionError::NotLatest => response::SUBSCRIPTION_NOT_LATEST,
         SubscriptionError::ParseFailed | SubscriptionError::ExpressionTooLong { .. } => {
             response::SUBSCRIPTION_PARSE_FAILED

@@ -24,13 +24,15 @@ use crate::{
     broker::{Broker, BrokerParts, Identity, Metadata, RecoverySummary},
     client_registry::{ClientRegistry, ClientRegistryLimits},
     config::{self, FlushDiskType, FlushMethod, PrepareMode, Settings},
-    connection::{Shared, accept_loop, send_dirty, table::{ConnectionLimits, Connections}},
-    flush_method,
+    connection::{
+        Shared, accept_loop, send_dirty,
+        table::{ConnectionLimits, Connections},
+    },
     consumer_offset::ConsumerOffsets,
+    flush_method,
     group::GroupTable,
     placement::ShardPlace,
-    processor,
-    registrar,
+    processor, registrar,
     stop_signal::StopSignal,
     topic::{BootTopics, TopicTable},
 };
@@ -92,7 +94,7 @@ pub async fn run<R: Runtime>(
     runtime.spawn(deliver_loop(runtime.clone(), Rc::clone(&broker), Rc::clone(&store.cold_files)));
     runtime.spawn(time_loop(runtime.clone(), Rc::clone(&broker)));
     runtime.spawn(offsets_loop(runtime.clone(), Rc::clone(&broker)));
-    let registration = registrar::start(&runtime, &broker, &start).await;
+    let registrar = registrar::start(&runtime, &broker, &start).await;
     let identity = Rc::clone(&broker.borrow().identity);
     ready(ShardReady { broker_name: identity.name.clone(), address: identity.address });
 
@@ -100,7 +102,7 @@ pub async fn run<R: Runtime>(
 
     crate::log::info(&format!("{}: stopping", identity.name));
     stopped.set();
-    registration.stop(&runtime).await;
+    registrar.stop(&runtime).await;
     broker.borrow_mut().stop();
     finish_answers(&runtime, &broker).await;
     // Everyone who shares the store lets go of it before it is closed.
@@ -138,6 +140,7 @@ async fn finish_answers<R: Runtime>(runtime: &R, broker: &Shared<Broker<R>>) {
 async fn open_store<R: Runtime>(runtime: &R, start: &ShardStart) -> Result<Store<R>, ShardError> {
     let settings = &start.settings;
     let root = start.place.directory.clone();
+    has_space(runtime, settings, &root).await?;
     let backend = match settings.backend {
         config::Backend::Direct => Backend::Direct,
         config::Backend::Mapped => Backend::Mapped,
@@ -186,6 +189,55 @@ async fn open_store<R: Runtime>(runtime: &R, start: &ShardStart) -> Result<Store
     Ok(store)
 }
 
+/// Refuses a disk on which a new store couldn't make its first files. A store that exists is opened on a full disk too,
+/// because its messages must stay readable; it says what will happen.
+async fn has_space<R: Runtime>(
+    runtime: &R,
+    settings: &Settings,
+    root: &std::path::Path,
+) -> Result<(), ShardError> {
+    let doing = |what, path: &std::path::Path| StoreError::io(what, path.to_path_buf());
+    let log = root.join("commitlog");
+    let files = runtime.list(&log).await.map_err(doing("listing", &log))?.unwrap_or_default();
+    let available =
+        available_space(runtime, root).await.map_err(doing("asking for the space on disk", root))?;
+    let place = root.display();
+    if let Some(file) = files.last() {
+        if available < file.len {
+            crate::log::warn(&format!(
+                "the disk of {place} is nearly full: the next commit-log file needs {} bytes, {available} are \
+                 available; make room, or sends will be refused when the current file is full",
+                file.len
+            ));
+        }
+        return Ok(());
+    }
+    let segment = settings.mapped_file_size_commit_log.0;
+    let needed = segment.saturating_mul(FIRST_SEGMENTS);
+    if available < needed {
+        return Err(ShardError(format!(
+            "the disk of {place} is nearly full: the first {FIRST_SEGMENTS} commit-log files of {segment} bytes need \
+             {needed}, {available} are available; make room, choose another directory with --data, or set a smaller \
+             mappedFileSizeCommitLog"
+        )));
+    }
+    Ok(())
+}
+
+/// Bytes available on the file system that `directory` is on, or will be: it may be yet to be made.
+async fn available_space<R: Runtime>(runtime: &R, directory: &std::path::Path) -> io::Result<u64> {
+    for existing in directory.ancestors().filter(|path| !path.as_os_str().is_empty()) {
+        match runtime.disk_space(existing).await {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            found => return Ok(found?.available),
+        }
+    }
+    Ok(runtime.disk_space(std::path::Path::new(".")).await?.available)
+}
+
+/// The file that is written and the one that is prepared behind it.
+const FIRST_SEGMENTS: u64 = 2;
+
 /// How SYNC_FLUSH is done: as set, or measured in the store's own directory.
 async fn sync_method<R: Runtime>(
     runtime: &R,
@@ -217,18 +269,22 @@ async fn open_broker<R: Runtime>(
     let topics_path = config.join("topics.json");
     let groups_path = config.join("subscriptionGroup.json");
     let offsets_path = config.join("consumerOffset.json");
-    let mut topics = metadata::load(runtime, &topics_path, parse_with(TopicTable::parse)).await?.unwrap_or_default();
+    let mut topics =
+        metadata::load(runtime, &topics_path, parse_with(TopicTable::parse)).await?.unwrap_or_default();
     topics.boot(&BootTopics {
         cluster_name: &settings.broker_cluster_name,
         broker_name: &place.broker_name,
         auto_create_topic_enable: settings.auto_create_topic_enable,
-        default_topic_queue_nums: i32::try_from(settings.default_topic_queue_nums_of_shard(start.shard_count))
-            .expect("bounded by its setting"),
+        default_topic_queue_nums: i32::try_from(
+            settings.default_topic_queue_nums_of_shard(start.shard_count),
+        )
+        .expect("bounded by its setting"),
         cluster_topic_enable: settings.cluster_topic_enable,
         broker_topic_enable: settings.broker_topic_enable,
         trace_topic_enable: settings.trace_topic_enable,
     });
-    let mut groups = metadata::load(runtime, &groups_path, parse_with(GroupTable::parse)).await?.unwrap_or_default();
+    let mut groups =
+        metadata::load(runtime, &groups_path, parse_with(GroupTable::parse)).await?.unwrap_or_default();
     groups.boot();
     let offsets =
         metadata::load(runtime, &offsets_path, parse_with(ConsumerOffsets::parse)).await?.unwrap_or_default();
@@ -312,10 +368,9 @@ pub fn explain_bind(address: SocketAddr, error: &io::Error) -> String {
             address.port(),
             address.ip()
         ),
-        io::ErrorKind::AddrNotAvailable => format!(
-            "{} is no address of this host; give one that is with --ip or --bind",
-            address.ip()
-        ),
+        io::ErrorKind::AddrNotAvailable => {
+            format!("{} is no address of this host; give one that is with --ip or --bind", address.ip())
+        }
         io::ErrorKind::PermissionDenied => {
             format!("listening on {address} is not permitted; choose a port above 1023 with --port")
         }
@@ -385,7 +440,7 @@ async fn deliver_loop<R: Runtime>(
         if was_writable && !broker.is_writable() {
             was_writable = false;
             crate::log::warn(&format!("{}: {}", broker.identity.name, broker.fence_remark()));
-            broker.topics_changed.wake_all();
+            broker.on_fenced();
         }
     }
 }

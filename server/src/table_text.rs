@@ -8,6 +8,7 @@
 
 pub mod consumer_offset;
 
+use std::collections::HashMap;
 use std::fmt;
 
 use protocol::body::DataVersion;
@@ -75,6 +76,53 @@ pub fn bare_key(number: i64) -> String {
 /// The integer of a key, with or without quotes in the file.
 pub fn integer_key(key: &str) -> Option<i64> {
     key.strip_prefix(BARE).unwrap_or(key).parse().ok()
+}
+
+/// A table of things that have names and are kept under one field of it: topics, groups.
+#[derive(Debug)]
+pub struct Named<T> {
+    /// The things by name.
+    pub entries: HashMap<String, T>,
+    /// The table's version.
+    pub data_version: DataVersion,
+    /// Its other fields.
+    pub other: Map<String, Value>,
+}
+
+/// Reads a table whose things are under `field`.
+///
+/// # Errors
+///
+/// When it isn't such a table, or `parse` refuses one of them.
+pub fn read_named<T>(
+    text: &str,
+    field: &str,
+    parse: impl Fn(&str, &Value) -> Result<T, TableError>,
+) -> Result<Named<T>, TableError> {
+    let mut other = read(text)?;
+    let mut entries = HashMap::new();
+    for (key, value) in object(&other, field)?.into_iter().flatten() {
+        let name = key.trim_start_matches(BARE);
+        entries.insert(name.to_owned(), parse(name, value)?);
+    }
+    let data_version = data_version(&other)?;
+    other.retain(|other, _| other != field && other != DATA_VERSION);
+    Ok(Named { entries, data_version, other })
+}
+
+/// Writes what [`read_named`] reads, in the order of the names.
+pub fn write_named<'a>(
+    field: &str,
+    entries: impl Iterator<Item = (&'a String, Value)>,
+    data_version: DataVersion,
+    mut other: Map<String, Value>,
+) -> String {
+    let mut named: Map<String, Value> = entries.map(|(name, value)| (name.clone(), value)).collect();
+    named.sort_keys();
+    other.insert(DATA_VERSION.to_owned(), data_version_value(data_version));
+    other.insert(field.to_owned(), Value::Object(named));
+    other.sort_keys();
+    write(&other)
 }
 
 /// An object of `table`, or an empty one where it is missing or null.

@@ -17,6 +17,8 @@ pub struct Target {
     pub read_queue_nums: u32,
     /// Whether tags are multi-tags: a bit of the stored sysFlag.
     pub is_multi_tag: bool,
+    /// Whether clients may send to it: its name is checked once, here, and not at every send.
+    pub is_sendable: bool,
     /// Where the next message without a queue goes.
     pub next_queue: u32,
     /// The shard's number of each queue.

@@ -14,15 +14,15 @@ mod error;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
 
 use protocol::body::topic::perm;
 use protocol::body::{DataVersion, RegisterBrokerBody, TopicConfig, TopicFilterType};
 use protocol::header::admin::CreateTopicRequest;
 use serde_json::{Map, Value};
 
-use crate::table_text::{self, BARE, TableError};
+use crate::table_text::{self, TableError};
 
 pub use boot::BootTopics;
 pub use error::{SEE_FAQ, TopicError};
@@ -63,28 +63,14 @@ impl TopicTable {
     ///
     /// When it isn't such a table; nothing is read then.
     pub fn parse(text: &str) -> Result<TopicTable, TableError> {
-        let mut other = table_text::read(text)?;
-        let mut topics = HashMap::new();
-        for (key, value) in table_text::object(&other, TOPIC_CONFIG_TABLE)?.into_iter().flatten() {
-            let name = key.trim_start_matches(BARE).to_owned();
-            let topic = Topic::parse(&name, value)?;
-            topics.insert(name, topic);
-        }
-        let data_version = table_text::data_version(&other)?;
-        other.retain(|field, _| field != TOPIC_CONFIG_TABLE && field != table_text::DATA_VERSION);
-        Ok(TopicTable { topics, data_version, other })
+        let table = table_text::read_named(text, TOPIC_CONFIG_TABLE, Topic::parse)?;
+        Ok(TopicTable { topics: table.entries, data_version: table.data_version, other: table.other })
     }
 
     /// The text for `config/topics.json`, topics in the order of their names.
     pub fn to_text(&self) -> String {
-        let sorted: BTreeMap<&String, &Topic> = self.topics.iter().collect();
-        let topics: Map<String, Value> =
-            sorted.into_iter().map(|(name, topic)| (name.clone(), topic.to_value())).collect();
-        let mut table = self.other.clone();
-        table.insert(table_text::DATA_VERSION.to_owned(), table_text::data_version_value(self.data_version));
-        table.insert(TOPIC_CONFIG_TABLE.to_owned(), Value::Object(topics));
-        table.sort_keys();
-        table_text::write(&table)
+        let topics = self.topics.iter().map(|(name, topic)| (name, topic.to_value()));
+        table_text::write_named(TOPIC_CONFIG_TABLE, topics, self.data_version, self.other.clone())
     }
 
     /// The topic's settings, if it exists.
@@ -222,6 +208,11 @@ impl TopicTable {
             // RocketMQ keeps the topic of a store that had it, but nothing can be made from it any more.
             template.config.perm = perm::READ | perm::WRITE;
         }
+    }
+
+    /// Makes a new version of the table as it is: what is registered about it has changed.
+    pub fn touch(&mut self, now_ms: i64) {
+        self.bump(now_ms);
     }
 
     /// What a full registration says (103). `permission` is `brokerPermission`, or without the write bit when the shard

@@ -104,6 +104,11 @@ impl Fill {
         start < self.owned_end && self.prepared_end < end && self.prepared_end < self.owned_end
     }
 
+    /// Up to where the file is prepared.
+    pub(super) fn prepared_end(&self) -> u64 {
+        self.prepared_end
+    }
+
     /// How many bytes of `start..end` were not zeroed before.
     pub(super) fn unprepared(&self, start: u64, end: u64) -> u64 {
         end.saturating_sub(start.max(self.prepared_end))

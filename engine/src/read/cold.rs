@@ -64,21 +64,15 @@ impl ColdCache {
     /// Appends the `len` bytes at `offset` to `out`. `Err` names a piece that must be read first; then nothing was
     /// appended.
     pub fn copy(&mut self, offset: LogOffset, len: usize, out: &mut Vec<u8>) -> Result<(), LogOffset> {
-        let end = offset.plus(len as u64).get();
-        let mut at = self.piece_start(offset);
-        while at < end {
-            let needed =
-                usize::try_from(end - at).map_or(COLD_PIECE_BYTES, |rest| rest.min(COLD_PIECE_BYTES));
-            if self.pieces.get(&at).is_none_or(|piece| piece.bytes.len() < needed) {
-                return Err(LogOffset::new(at));
-            }
-            at += COLD_PIECE_BYTES as u64;
+        if let Some(start) = self.missing(offset, len) {
+            return Err(start);
         }
+        let end = offset.plus(len as u64).get();
         self.clock += 1;
         let mut from = offset.get();
         while from < end {
             let start = self.piece_start(LogOffset::new(from));
-            let piece = self.pieces.get_mut(&start).expect("looked up above");
+            let piece = self.pieces.get_mut(&start).expect("no piece is missing");
             piece.used = self.clock;
             let inside = usize::try_from(from - start).expect("inside a piece");
             let until =
@@ -89,7 +83,7 @@ impl ColdCache {
         Ok(())
     }
 
-    /// Which piece must be read before `len` bytes at `offset` can be copied, if any.
+    /// The first piece that must be read before the `len` bytes at `offset` can be copied.
     #[must_use]
     pub fn missing(&mut self, offset: LogOffset, len: usize) -> Option<LogOffset> {
         let end = offset.plus(len as u64).get();

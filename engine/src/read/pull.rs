@@ -40,6 +40,11 @@ pub struct Pull {
     pub message_count_max: usize,
     /// At most so many bytes, unless the first message alone is larger.
     pub bytes_max: usize,
+    /// The same for messages that aren't in the log's memory: none of them is taken beyond this, so that a consumer
+    /// that lags takes the disk in small pieces.
+    pub cold_message_count_max: usize,
+    /// Likewise.
+    pub cold_bytes_max: usize,
     /// Which ones.
     pub filter: Filter,
 }
@@ -104,11 +109,17 @@ pub struct Selected {
     pub len: usize,
 }
 
-/// Whether a pull that has `count` messages of `bytes` together takes one more of `len`. RocketMQ's "batch full":
-/// never before the first message.
+/// Whether a pull that has `count` messages of `bytes` together takes one more of `len`, which is in memory or not.
+/// RocketMQ's "batch full": never before the first message; what was taken counts wherever it came from, and the next
+/// message says by which limits.
 #[must_use]
-pub fn takes_more(pull: &Pull, count: usize, bytes: usize, len: usize) -> bool {
-    count == 0 || (count < pull.message_count_max && bytes + len <= pull.bytes_max)
+pub fn takes_more(pull: &Pull, count: usize, bytes: usize, len: usize, is_cold: bool) -> bool {
+    let (count_max, bytes_max) = if is_cold {
+        (pull.cold_message_count_max, pull.cold_bytes_max)
+    } else {
+        (pull.message_count_max, pull.bytes_max)
+    };
+    count == 0 || (count < count_max && bytes + len <= bytes_max)
 }
 
 #[cfg(test)]
@@ -138,14 +149,22 @@ mod tests {
         let pull = Pull {
             queue: queues.open("T", 0),
             queue_offset: QueueOffset::ZERO,
-            message_count_max: 2,
+            message_count_max: 3,
             bytes_max: 100,
+            cold_message_count_max: 2,
+            cold_bytes_max: 80,
             filter: Filter::All,
         };
-        assert!(takes_more(&pull, 0, 0, 1_000_000));
-        assert!(takes_more(&pull, 1, 60, 40));
-        assert!(!takes_more(&pull, 1, 60, 41), "bytes");
-        assert!(!takes_more(&pull, 2, 0, 1), "count");
+        let takes_more = |count, bytes, len, is_cold| takes_more(&pull, count, bytes, len, is_cold);
+        for is_cold in [false, true] {
+            assert!(takes_more(0, 0, 1_000_000, is_cold));
+        }
+        assert!(takes_more(2, 60, 40, false));
+        assert!(!takes_more(2, 60, 41, false), "bytes");
+        assert!(!takes_more(3, 0, 1, false), "count");
+        assert!(takes_more(1, 60, 20, true));
+        assert!(!takes_more(1, 60, 21, true), "bytes of cold messages");
+        assert!(!takes_more(2, 0, 1, true), "count of cold messages");
     }
 
     #[test]

@@ -89,8 +89,10 @@ impl Checkpoint {
     /// # Errors
     /// What the system refused; the old one is then still there.
     pub async fn store<R: Runtime>(&self, runtime: &R, root: &Path) -> Result<(), StoreError> {
+        // A checkpoint that exists says something, if only that nothing was durable: 0 is what one that is lost says.
+        let known = Checkpoint { physic_msg_timestamp_ms: self.physic_msg_timestamp_ms.max(1), ..*self };
         let temporary = root.join("ringmq").join("checkpoint.tmp");
-        replace_via(runtime, &path(root), &temporary, self.encode()).await
+        replace_via(runtime, &path(root), &temporary, known.encode()).await
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
 /// Names that only a store has.
 const MARKS: [&str; 5] = ["commitlog", "consumequeue", "checkpoint", "ringmq", "ringmq.json"];
 /// Names that a store may have and others, too; they don't make a directory alien.
-const NEUTRAL: [&str; 4] = ["config", "lock", "index", "lost+found"];
+const NEUTRAL: [&str; 6] = ["config", "lock", "abort", "abort.bak", "index", "lost+found"];
 /// The directories of a store.
 const DIRECTORIES: [&str; 4] = ["commitlog", "consumequeue", "config", "ringmq"];
 

@@ -150,6 +150,42 @@ pub(crate) async fn make_durable<R: Runtime>(
     Ok(())
 }
 
+/// Compares records with queues that it doesn't change.
+pub(crate) struct Comparison<'a> {
+    queues: &'a ConsumeQueues,
+    /// By queue: the number behind its last record seen.
+    ends: Vec<Option<QueueOffset>>,
+    fits: bool,
+}
+
+impl<'a> Comparison<'a> {
+    pub fn new(queues: &'a ConsumeQueues) -> Comparison<'a> {
+        Comparison { queues, ends: vec![None; queues.iter().count()], fits: true }
+    }
+
+    pub fn on_record(&mut self, message: &StoredMessage<'_>) {
+        if !self.fits || entry_of(message).is_none() {
+            return;
+        }
+        let queue_id = u32::try_from(message.queue_id).ok();
+        let queue = queue_id.and_then(|queue_id| self.queues.find(message.topic, queue_id));
+        match (queue, QueueOffset::from_i64(message.queue_offset)) {
+            (Some(queue), Some(offset)) if self.queues.expects(queue, offset) == Expects::Already => {
+                self.ends[queue.get()] = Some(offset.plus(1));
+            }
+            _ => self.fits = false,
+        }
+    }
+
+    /// Whether every record seen has an entry, and no queue has entries behind that of its last record.
+    pub fn fits(&self) -> bool {
+        let surplus = |queue: QueueIndex| {
+            self.ends[queue.get()].is_some_and(|end| self.queues.max_offset(queue) != end)
+        };
+        self.fits && !self.queues.iter().any(surplus)
+    }
+}
+
 struct Pass<'a, R: Runtime> {
     runtime: &'a R,
     files: &'a FileTable<R>,

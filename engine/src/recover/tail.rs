@@ -70,10 +70,11 @@ pub(crate) async fn search<R: Runtime>(
     for &file in segments.files.iter().filter(|file| file.end() > end.position) {
         let open = segments.open(runtime, file, Access::ReadOnly).await?;
         let mut reader = Reader { open, segments, file };
-        if file.base <= end.position {
-            tail.sectors_missing = sectors_missing::<R>(&mut reader, end.position).await?;
-        }
         search_file::<R>(&mut reader, end, &mut tail, &mut progress).await?;
+        if file.base <= end.position {
+            let limit = tail.valid.map_or(file.end(), |valid| valid.at);
+            tail.sectors_missing = sectors_missing::<R>(&reader, end.position, limit).await?;
+        }
     }
     Ok(tail)
 }
@@ -210,35 +211,52 @@ async fn verify<R: Runtime>(
     Ok(None)
 }
 
-/// Whether the missing record at `end` looks like a write of which sectors didn't arrive: the sector in which it
-/// begins is zero from there on, or a later one is that its head lies in, or (when its head is there) one that
-/// it says it covers.
-async fn sectors_missing<R: Runtime>(reader: &mut Reader<'_, R>, end: LogOffset) -> Result<bool, StoreError> {
+/// Whether the missing record at `end` looks like a write of which sectors didn't arrive: what the first sector
+/// has of it is zero, or a later sector is, of those that hold its head or (when the head is there) that it says it
+/// covers, up to `limit`.
+async fn sectors_missing<R: Runtime>(
+    reader: &Reader<'_, R>,
+    end: LogOffset,
+    limit: LogOffset,
+) -> Result<bool, StoreError> {
     let base = reader.file.base.get();
     let at = end.get();
-    let left = reader.file.end().get() - at;
-    if left < ZEROS_MIN {
-        return Ok(false);
-    }
-    let head = reader.read(at, HEAD_BYTES.min(usize::try_from(left).unwrap_or(HEAD_BYTES))).await?;
-    let magic =
-        head.get(4..).and_then(|rest| rest.first_chunk()).map_or(0, |field| i32::from_be_bytes(*field));
-    let claimed = head.last_chunk::<8>().map_or(0, |field| u64::from_be_bytes(*field));
-    let size = head.first_chunk::<4>().map_or(0, |field| u32::from_be_bytes(*field));
-    let known = (magic == MAGIC_V1 || magic == MAGIC_V2) && claimed == at;
-    let span = if known { u64::from(size) } else { HEAD_BYTES as u64 }.min(left);
+    let left = limit.since(end);
+    let head_len = left.min(HEAD_BYTES as u64);
+    let head = reader.read(at, usize::try_from(head_len).expect("a head is small")).await?;
+    let first_len = SECTOR_BYTES - (at - base) % SECTOR_BYTES;
+    let Some(span) = covered(&head, at, first_len) else {
+        let first = reader.read(at, usize::try_from(first_len.min(left)).expect("a sector is small")).await?;
+        return Ok(first_len >= ZEROS_MIN && is_zero(&first));
+    };
+    let span_end = at + span.min(left);
     let mut from = at;
-    while from < at + span {
+    while from < span_end {
         let sector_end = base + (from - base) / SECTOR_BYTES * SECTOR_BYTES + SECTOR_BYTES;
-        // Of a record that is known only what it covers counts.
-        let to = if known { sector_end.min(at + span) } else { sector_end.min(at + left) };
-        let bytes = reader.read(from, usize::try_from(to - from).unwrap_or(0)).await?;
+        let to = sector_end.min(span_end);
+        let bytes = reader.read(from, usize::try_from(to - from).expect("a sector is small")).await?;
         if to - from >= ZEROS_MIN && is_zero(&bytes) {
             return Ok(true);
         }
-        from = sector_end;
+        from = to;
     }
     Ok(false)
+}
+
+/// How many bytes from `at` on the record there would cover, as far as its head tells, of which the first
+/// `first_len` are in one sector; `None` when what is in that sector is no record's head.
+fn covered(head: &[u8], at: u64, first_len: u64) -> Option<u64> {
+    let size = u32::from_be_bytes(*head.first_chunk()?);
+    let magic = head.get(4..8)?;
+    let known = [MAGIC_V1, MAGIC_V2].map(i32::to_be_bytes);
+    let first_len = usize::try_from(first_len).unwrap_or(usize::MAX);
+    let magic_there = &magic[..first_len.saturating_sub(4).min(4)];
+    if !known.iter().any(|known| known.starts_with(magic_there)) {
+        return None;
+    }
+    let claims = head.last_chunk::<8>().filter(|_| head.len() == HEAD_BYTES);
+    let whole = known.iter().any(|known| known == magic) && claims == Some(&at.to_be_bytes());
+    Some(if whole { u64::from(size) } else { head.len() as u64 })
 }
 
 fn is_zero(bytes: &[u8]) -> bool {
@@ -262,6 +280,26 @@ mod tests {
         put(1964, 6964);
         assert_eq!(candidates(&bytes, 5000), [5000, 5300, 6964]);
         assert_eq!(candidates(&bytes[..1999], 5000), [5000, 5300]);
+    }
+
+    #[test]
+    fn a_head_tells_what_its_record_covers() {
+        let mut head = vec![0; HEAD_BYTES];
+        head[2..4].copy_from_slice(&[1, 0x73]);
+        head[4..8].copy_from_slice(&MAGIC_V1.to_be_bytes());
+        head[28..].copy_from_slice(&700_u64.to_be_bytes());
+        assert_eq!(covered(&head, 700, 500), Some(0x173));
+        // The position is in the sector that is missing.
+        head[28..].fill(0);
+        assert_eq!(covered(&head, 700, 20), Some(36));
+        // So is part of the magic, and all of it.
+        head[6..].fill(0);
+        assert_eq!(covered(&head, 700, 6), Some(36));
+        assert_eq!(covered(&head, 700, 7), None);
+        head[4..].fill(0);
+        assert_eq!(covered(&head, 700, 4), Some(36));
+        // A blank's size without its magic.
+        assert_eq!(covered(&head, 700, 500), None);
     }
 
     #[test]

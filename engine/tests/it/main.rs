@@ -6,6 +6,10 @@
 )]
 
 mod script_runtime;
+mod metadata;
+mod stored;
+mod consume_queue;
+mod recover;
 mod rig;
 mod oracle;
 mod flush;

@@ -303,6 +303,8 @@ pub fn pull_from(queue: QueueIndex, from: u64) -> Pull {
         queue_offset: QueueOffset::new(from),
         message_count_max: 32,
         bytes_max: 256 * 1024,
+        cold_message_count_max: 32,
+        cold_bytes_max: 256 * 1024,
         filter: Filter::All,
     }
 }

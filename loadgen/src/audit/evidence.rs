@@ -103,9 +103,9 @@ impl ProducerLog {
         self.recent.push_back(Acked { sequence, at_ns });
     }
 
-    /// Acknowledgements of the last while before `at_ns`, at least as old as `since_ns` when that many were kept.
-    pub fn acked_since(&self, since_ns: u64) -> impl Iterator<Item = Acked> {
-        self.recent.iter().rev().take_while(move |acked| acked.at_ns >= since_ns).copied()
+    /// The last acknowledgements, as many as are kept with their time.
+    pub fn recent(&self) -> impl Iterator<Item = Acked> {
+        self.recent.iter().copied()
     }
 }
 
@@ -312,6 +312,6 @@ mod tests {
     #[test]
     fn recent_acknowledgements_are_kept_with_their_time() {
         let log = log(100);
-        assert_eq!(log.acked_since(98).map(|a| a.sequence).collect::<Vec<_>>(), [99, 98]);
+        assert_eq!(log.recent().last(), Some(Acked { sequence: 99, at_ns: 99 }));
     }
 }

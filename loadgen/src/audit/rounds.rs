@@ -88,8 +88,9 @@ fn carried_rounds(
     let mut random = Random::new(plan.seed);
     let mut rounds: Vec<RoundSeen> = Vec::new();
     for number in 1..=plan.attempts_max() {
-        let counted = u32::try_from(rounds.iter().filter(|round| round.counts).count()).unwrap_or(u32::MAX);
-        if counted >= plan.rounds && (!plan.kill || enough_in_recovery(&rounds, plan)) {
+        let counted = rounds.iter().filter(|round| round.counts).count();
+        let hits = recovery_hits(&rounds);
+        if counted >= plan.rounds as usize && (!plan.kill || hits >= plan.recovery_kills()) {
             break;
         }
         if !plan.kill {
@@ -99,7 +100,8 @@ fn carried_rounds(
         let mut round = RoundSeen { number, ..RoundSeen::default() };
         progress.show(&format!("round {number}: load, {counted} of {} count so far", plan.rounds));
         let killed_ns = kill_round(audit, style, &topology, &mut logs, server, &mut random, &mut round)?;
-        if !enough_in_recovery(&rounds, plan) && wants_recovery_kill(number, counted, plan) {
+        // One in five, due in the first of each five, and again until it hits.
+        if hits < (counted + 1).div_ceil(5) {
             round.killed_in_recovery = kill_in_recovery(server_plan, &rounds, &mut random)?;
         }
         server = server_plan.start()?;
@@ -108,6 +110,11 @@ fn carried_rounds(
         round.unclean_bytes = unclean_bytes(&topology)?;
         reader.reconnect(&topology)?;
         reader.read(&mut found)?;
+        if logs.iter().any(|log| found.lost(log).next().is_some()) {
+            // Before something is called lost, the queues get the time to show it.
+            reader.settle()?;
+            reader.read(&mut found)?;
+        }
         let losses = judged.judge(&logs, &found, audit.promise, plan.margin, Some(killed_ns));
         round.lost = losses.lost;
         round.lost_beyond_promise = losses.beyond_promise;
@@ -123,17 +130,9 @@ fn carried_rounds(
     Ok(audited)
 }
 
-/// One kill in five, tried early and again until enough have hit.
-fn wants_recovery_kill(number: u32, counted: u32, plan: &Plan) -> bool {
-    number % 5 == 2 || counted + 1 >= plan.rounds
-}
-
-fn enough_in_recovery(rounds: &[RoundSeen], plan: &Plan) -> bool {
-    let hits = rounds.iter().filter(|round| round.counts && round.killed_in_recovery).count();
-    // Ahead of need at no time, so that the kills spread over the rounds.
-    let due = rounds.len().div_ceil(5).min(plan.rounds.div_ceil(5) as usize);
-    let complete = rounds.iter().filter(|round| round.counts).count() >= plan.rounds as usize;
-    if complete { hits >= plan.rounds.div_ceil(5) as usize } else { hits >= due && !rounds.is_empty() }
+/// Kills during recovery that counted.
+fn recovery_hits(rounds: &[RoundSeen]) -> usize {
+    rounds.iter().filter(|round| round.counts && round.killed_in_recovery).count()
 }
 
 /// Why a round proves nothing.
@@ -221,7 +220,12 @@ fn kill_in_recovery(server_plan: &ServerPlan, rounds: &[RoundSeen], random: &mut
 fn unclean_bytes(topology: &Topology) -> Result<Option<u64>> {
     let mut sum = None;
     for broker in &topology.brokers {
-        let table = Control::connect(broker.address)?.runtime_info()?;
+        let table = match Control::connect(broker.address)?.runtime_info() {
+            Ok(table) => table,
+            // Others' servers may have no counters so soon after their start.
+            Err(Error::Refused { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
         let bytes = table.get("ringmq.recovery.unclean_bytes").and_then(|text| text.parse::<u64>().ok());
         sum = bytes.map(|bytes| bytes + sum.unwrap_or(0)).or(sum);
     }

@@ -5,21 +5,20 @@
 //! everything that has arrived, refill the places that answers have freed. Per message that is a copy of the template
 //! and the body, a decode of the answer and two histogram steps; no allocation and no system call of its own.
 
-use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use protocol::Serialization;
-use rustix::thread::{CpuSet, sched_setaffinity, set_current_timer_slack};
 
+use super::Topology;
+use super::connect::{Part, connect, filler, prepare_thread, templates};
 use super::poller::{Poller, Ready};
-use super::receiver::{PullStyle, QUEUES_MAX, Receiver};
+use super::receiver::{PullStyle, Receiver};
 use super::sender::{Health, Sender, Shared};
 use super::tally::{Gauge, Reading, Tally, Window};
 use super::template::Template;
-use super::{Lane, Topology};
 use crate::audit::evidence::ProducerLog;
 use crate::audit::identity::Cover;
 use crate::clock::{now_ns, wall_ms};
@@ -63,8 +62,6 @@ pub struct Ended {
     pub logs: Vec<ProducerLog>,
 }
 
-/// How long connecting may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// From here to the first send: threads start and pin meanwhile.
 const HEAD_START: Duration = Duration::from_millis(20);
 /// The longest wait: the stop flag is seen within it.
@@ -187,12 +184,6 @@ impl Running {
         ended.logs.sort_by_key(|log| log.producer);
         Ok(ended)
     }
-}
-
-/// One thread's connections.
-struct Part {
-    senders: Vec<Sender>,
-    receivers: Vec<Receiver>,
 }
 
 struct Generator<'a> {
@@ -331,7 +322,9 @@ impl<'a> Generator<'a> {
                 tried += 1;
                 continue;
             }
-            let Some(intended_ns) = self.timetable.as_mut().and_then(|table| table.take(now_ns)) else {
+            // Behind the window's end only what was due inside is still sent.
+            let until_ns = now_ns.min(self.tally.window.end_ns.saturating_sub(1));
+            let Some(intended_ns) = self.timetable.as_mut().and_then(|table| table.take(until_ns)) else {
                 break;
             };
             if !self.take_message(now_ns) {
@@ -387,10 +380,8 @@ impl<'a> Generator<'a> {
 
     fn lose(&mut self, number: usize) -> Result<()> {
         let sender = &mut self.senders[number];
-        let outstanding = sender.abandon();
+        self.reading.ended += sender.abandon(&mut self.tally, None);
         self.tally.connections_lost += 1;
-        self.tally.unanswered += outstanding;
-        self.reading.ended += outstanding;
         self.poller.remove(&sender.stream)
     }
 
@@ -443,17 +434,27 @@ impl<'a> Generator<'a> {
     }
 
     fn end_sends_if_due(&mut self, now_ns: u64) {
-        if now_ns >= self.tally.window.end_ns || self.common.stop.load(Ordering::Relaxed) {
-            // Stopped early: what was measured ends here.
-            if now_ns < self.tally.window.end_ns {
-                self.tally.window.end_ns = now_ns.max(self.tally.window.start_ns);
-            }
+        if self.common.stop.load(Ordering::Relaxed) {
+            self.end_window(now_ns);
+            self.end_sends(now_ns);
+            return;
+        }
+        let end_ns = self.tally.window.end_ns;
+        let is_behind = self.timetable.as_ref().is_some_and(|table| table.next_due_ns() < end_ns);
+        if now_ns >= end_ns && (!is_behind || now_ns >= end_ns + self.common.drain_ns) {
             self.end_sends(now_ns);
         }
     }
 
-    /// No more sends. In an open loop what was due inside the window and found no place is counted with the time that it
-    /// has waited: a server that stalls at the end must not look better than one that stalls before.
+    /// Ended before its time: what was measured ends here.
+    fn end_window(&mut self, now_ns: u64) {
+        if now_ns < self.tally.window.end_ns {
+            self.tally.window.end_ns = now_ns.max(self.tally.window.start_ns);
+        }
+    }
+
+    /// No more sends. In an open loop what was due inside the window and has found no place until now is counted with the
+    /// time that it has waited: a server that stalls at the end must not look better than one that stalls before.
     fn end_sends(&mut self, now_ns: u64) {
         if self.sends_ended {
             return;
@@ -463,10 +464,7 @@ impl<'a> Generator<'a> {
         let end_ns = self.tally.window.end_ns;
         if let Some(table) = &mut self.timetable {
             while let Some(intended_ns) = table.take(end_ns.saturating_sub(1)) {
-                self.tally.unsent += 1;
-                if intended_ns >= self.tally.window.start_ns {
-                    self.tally.latency.record_ns(now_ns.saturating_sub(intended_ns));
-                }
+                self.tally.on_unsent(intended_ns, now_ns);
             }
         }
     }
@@ -490,7 +488,9 @@ impl<'a> Generator<'a> {
     fn wait_ns(&self, now_ns: u64) -> u64 {
         let mut until_ns = now_ns + WAIT_NS_MAX;
         if !self.sends_ended {
-            until_ns = until_ns.min(self.tally.window.end_ns);
+            if self.tally.window.end_ns > now_ns {
+                until_ns = until_ns.min(self.tally.window.end_ns);
+            }
             // Without a free place the next due message waits for an answer, not for its time.
             if let Some(table) = &self.timetable
                 && self.senders.iter().any(Sender::has_room)
@@ -509,97 +509,16 @@ impl<'a> Generator<'a> {
         self.end_sends_if_due(now_ns());
         if !self.sends_ended {
             let now = now_ns();
-            self.tally.window.end_ns = now.max(self.tally.window.start_ns);
+            self.end_window(now);
             self.end_sends(now);
         }
+        let now = now_ns();
         for sender in &mut self.senders {
-            let outstanding = sender.abandon();
-            self.tally.unanswered += outstanding;
-            self.reading.ended += outstanding;
+            self.reading.ended += sender.abandon(&mut self.tally, Some(now));
         }
         self.gauge.publish(&self.reading);
         Ended { tally: self.tally, logs: self.senders.into_iter().map(|sender| sender.log).collect() }
     }
-}
-
-fn connect(workload: &Workload, setup: &Setup, threads: usize) -> Result<Vec<Part>> {
-    let mut parts: Vec<Part> =
-        (0..threads).map(|_| Part { senders: Vec::new(), receivers: Vec::new() }).collect();
-    let brokers = setup.topology.brokers.len();
-    for number in 0..workload.connections {
-        let index = number as usize;
-        let broker = index % brokers;
-        let lanes = setup.topology.lanes_of(broker);
-        if workload.roles.producers {
-            let log = setup.audit.get(index).cloned().unwrap_or_else(|| ProducerLog::new(number));
-            let stream = open(setup.topology.brokers[broker].address)?;
-            // Connections of one broker begin at different queues.
-            let sender =
-                Sender::new(stream, workload.depth, lanes, index / brokers, log, !setup.audit.is_empty());
-            parts[index % threads].senders.push(sender);
-        }
-    }
-    if workload.roles.consumers {
-        for (index, queues) in shares(workload, setup).into_iter().enumerate() {
-            let address = setup.topology.brokers[queues[0].0.broker].address;
-            if queues.len() > QUEUES_MAX {
-                return Err(Error::Usage(format!(
-                    "one consumer connection would read {} queues; give more --connections or fewer --queues",
-                    queues.len()
-                )));
-            }
-            parts[index % threads].receivers.push(Receiver::new(open(address)?, queues));
-        }
-    }
-    Ok(parts)
-}
-
-/// Queues by consumer connection: the connections of a broker share its queues; those without any are not opened.
-fn shares(workload: &Workload, setup: &Setup) -> Vec<Vec<(Lane, i64)>> {
-    let brokers = setup.topology.brokers.len();
-    let mut shares: Vec<Vec<(Lane, i64)>> = vec![Vec::new(); (workload.connections as usize).max(brokers)];
-    for broker in 0..brokers {
-        let owners: Vec<usize> = (0..shares.len()).filter(|index| index % brokers == broker).collect();
-        for (place, lane) in setup.topology.lanes_of(broker).into_iter().enumerate() {
-            let offset = setup.start_offsets.get(lane as usize).copied().unwrap_or(0);
-            let lane = setup.topology.lanes[lane as usize].clone();
-            shares[owners[place % owners.len()]].push((lane, offset));
-        }
-    }
-    shares.retain(|queues| !queues.is_empty());
-    shares
-}
-
-fn open(address: SocketAddr) -> Result<TcpStream> {
-    let wrong = |e: std::io::Error| Error::os(format!("cannot connect to the broker at {address}"), e);
-    let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).map_err(wrong)?;
-    stream.set_nodelay(true).map_err(wrong)?;
-    stream.set_nonblocking(true).map_err(wrong)?;
-    Ok(stream)
-}
-
-fn templates(setup: &Setup) -> Vec<Template> {
-    let template = |lane: &Lane| Template::new(setup.serialization, GROUP, &lane.topic, lane.queue_id);
-    setup.topology.lanes.iter().map(template).collect()
-}
-
-/// Bytes for the bodies: random, so that no layer below compresses them away.
-fn filler(workload: &Workload) -> Vec<u8> {
-    let mut random = Random::new(0x00B0_D1E5);
-    let words = workload.body.max() as usize / 8 + 1;
-    std::iter::repeat_with(|| random.next_u64().to_le_bytes()).take(words).flatten().collect()
-}
-
-/// Pins the thread and lets its timers be exact.
-fn prepare_thread(core: Option<usize>) -> Result<()> {
-    if let Some(core) = core {
-        let mut set = CpuSet::new();
-        set.set(core);
-        sched_setaffinity(None, &set)
-            .map_err(|e| Error::os(format!("cannot pin a generator thread to core {core}"), e))?;
-    }
-    set_current_timer_slack(std::num::NonZeroU64::new(1_000))
-        .map_err(|e| Error::os("cannot set the timer slack of a generator thread", e))
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -209,14 +209,14 @@ impl Sender {
         }
     }
 
-    /// Ends what is still outstanding: how many requests, none of which will be answered.
-    pub(super) fn abandon(&mut self) -> u64 {
+    /// Ends what is still outstanding and will not be answered; says how many requests that is. What was waited for in
+    /// vain until `waited_until_ns` took at least that long; what was lost with its connection took no time at all.
+    pub(super) fn abandon(&mut self, tally: &mut Tally, waited_until_ns: Option<u64>) -> u64 {
         let outstanding = self.outstanding() as u64;
-        for (number, slot) in self.slots.iter_mut().enumerate() {
-            if slot.busy {
-                slot.busy = false;
-                self.free.push(u16::try_from(number).expect("the plan bounds the depth"));
-            }
+        for (number, slot) in self.slots.iter_mut().enumerate().filter(|(_, slot)| slot.busy) {
+            slot.busy = false;
+            self.free.push(u16::try_from(number).expect("the plan bounds the depth"));
+            tally.on_unanswered(slot.intended_ns, waited_until_ns);
         }
         self.out.clear();
         self.out_start = 0;

@@ -31,7 +31,8 @@ pub struct Tally {
     pub window: Window,
     /// The cap on messages ended the window.
     pub capped: bool,
-    /// Latency of successful sends whose intended time lies in the window.
+    /// Latency of successful sends whose intended time lies in the window, and how long those without an answer were
+    /// waited for.
     pub latency: Latency,
     /// From intended send to receipt, of messages whose intended time lies in the window.
     pub end_to_end: Latency,
@@ -51,7 +52,7 @@ pub struct Tally {
     pub unanswered: u64,
     /// Connections that the server closed or that failed.
     pub connections_lost: u64,
-    /// Messages due and not sent when the window ended (open loop).
+    /// Messages due inside the window and never sent (open loop).
     pub unsent: u64,
     /// Rate over time.
     pub timeline: Vec<Slice>,
@@ -138,6 +139,22 @@ impl Tally {
             None => {
                 self.failures.push(Failed { code, count: 1, remark: remark.unwrap_or_default().to_owned() });
             }
+        }
+    }
+
+    /// A request will not be answered. It is counted with the time that it was waited for, which is a lower bound.
+    pub fn on_unanswered(&mut self, intended_ns: u64, waited_until_ns: Option<u64>) {
+        self.unanswered += 1;
+        if let Some(until_ns) = waited_until_ns.filter(|_| self.window.holds(intended_ns)) {
+            self.latency.record_ns(until_ns.saturating_sub(intended_ns));
+        }
+    }
+
+    /// A message was due and never found a place; counted as [`Tally::on_unanswered`] does.
+    pub fn on_unsent(&mut self, intended_ns: u64, waited_until_ns: u64) {
+        self.unsent += 1;
+        if self.window.holds(intended_ns) {
+            self.latency.record_ns(waited_until_ns.saturating_sub(intended_ns));
         }
     }
 

@@ -61,7 +61,7 @@ impl Page<'_> {
         let verdict = &self.report.verdict;
         self.put(format_args!(
             "<p class=\"headline\">{}</p>\n<div class=\"verdict\">\n",
-            escape(&verdict.headline)
+            code(&verdict.headline)
         ));
         for (kind, class, title) in [
             (Kind::Warning, "warning", "Beware"),
@@ -223,10 +223,9 @@ impl Page<'_> {
                     .map_or(DASH.to_owned(), |r| count(r.syncs_per_second))
             };
             let seen = cell.flushes.map(|f| f.syncs_per_second);
-            let share = match (seen, cell.floor_syncs_per_second()) {
-                (Some(seen), Some(floor)) => format!("{:.0} %", 100.0 * seen / floor),
-                _ => DASH.to_owned(),
-            };
+            let share = cell.floor_share.as_ref().map_or(DASH.to_owned(), |share| {
+                format!("{:.0} % ({:.0}–{:.0})", 100.0 * share.median, 100.0 * share.min, 100.0 * share.max)
+            });
             self.put(format_args!(
                 "<tr><td class=\"name\">{}</td><td class=\"name\">{}</td><td data-label=\"Write size\">{}</td><td data-label=\"O_DSYNC /s\">{}</td><td data-label=\"fdatasync /s\">{}</td><td data-label=\"Server syncs /s\">{}</td><td data-label=\"Share of the better\">{share}</td></tr>\n",
                 escape(&cell.load),
@@ -306,7 +305,7 @@ impl Page<'_> {
 
 const DASH: &str = "–";
 
-const COLUMNS: [(&str, &str); 14] = [
+const COLUMNS: [(&str, &str); 15] = [
     ("name", "Load"),
     ("name", "Server"),
     ("", "Messages/s"),
@@ -320,6 +319,7 @@ const COLUMNS: [(&str, &str); 14] = [
     ("", "Per sync"),
     ("", "Syncs/s"),
     ("", "CPU/msg"),
+    ("", "Resident"),
     ("", "Failed"),
 ];
 
@@ -343,6 +343,7 @@ fn row(cell: &Cell) -> Vec<String> {
         cell.flushes.map_or_else(dash, |f| count(f.messages_per_sync)),
         cell.flushes.map_or_else(dash, |f| count(f.syncs_per_second)),
         cell.cpu_us_per_message.as_ref().map_or_else(dash, |cpu| format!("{} µs", significant(cpu.median))),
+        cell.memory.map_or_else(dash, |memory| bytes(memory.resident_bytes)),
         whole(failed),
     ]
 }

@@ -9,9 +9,16 @@ const NOTICEABLE: f64 = 1.05;
 pub(super) fn flush_modes(cells: &[Cell]) -> Verdict {
     let mut verdict = Verdict::default();
     let pairs = pairs(cells);
+    let mut open = Vec::new();
     for pair in &pairs {
-        verdict.sentences.push(cost(pair));
+        let place = format!("{} at {}", backend(pair.sync), pair.sync.load);
+        match &pair.rate {
+            None => verdict.sentences.push(silent(pair.sync, pair.background)),
+            Some(rate) if rate.decided => verdict.sentences.push(cost(&place, pair, rate)),
+            Some(rate) => open.push((place, *rate)),
+        }
     }
+    verdict.sentences.extend(undecided("ASYNC_FLUSH", "SYNC_FLUSH", &open));
     verdict.headline = flush_headline(&pairs);
     verdict.sentences.extend(reasons(cells));
     verdict.sentences.extend(backends(cells));
@@ -25,26 +32,32 @@ pub(super) fn flush_modes(cells: &[Cell]) -> Verdict {
 pub(super) fn servers(cells: &[Cell]) -> Verdict {
     let mut verdict = Verdict::default();
     let Some(first) = cells.first().map(|cell| cell.server.clone()) else { return verdict };
-    let (mut faster, mut slower, mut undecided) = (0, 0, 0);
+    let (mut faster, mut slower, mut mute) = (0, 0, 0);
+    let mut open = Vec::new();
     for base in cells.iter().filter(|cell| cell.server == first) {
         for other in cells.iter().filter(|cell| cell.server != first && cell.load == base.load) {
             let Some(rate) = compare(&other.messages_per_second.rounds, &base.messages_per_second.rounds)
             else {
                 verdict.sentences.push(silent(base, other));
-                undecided += 1;
+                mute += 1;
                 continue;
             };
             match (rate.decided, rate.ratio > 1.0) {
-                (false, _) => undecided += 1,
+                (false, _) => {
+                    open.push((format!("{} at {}", other.server, base.load), rate));
+                    continue;
+                }
                 (true, true) => faster += 1,
                 (true, false) => slower += 1,
             }
             verdict.sentences.push(server_sentence(base, other, &rate));
         }
     }
+    verdict.sentences.extend(undecided("These", &first, &open));
+    let undecided_count = mute + open.len();
     verdict.headline = format!(
-        "Against {first}: {faster} of {} comparisons faster, {slower} slower, {undecided} without a conclusion.",
-        faster + slower + undecided
+        "Against {first}: {faster} of {} comparisons faster, {slower} slower, {undecided_count} without a conclusion.",
+        faster + slower + undecided_count
     );
     for cell in cells {
         warn(cell, &mut verdict);
@@ -54,9 +67,6 @@ pub(super) fn servers(cells: &[Cell]) -> Verdict {
 
 fn server_sentence(base: &Cell, other: &Cell, rate: &Comparison) -> Sentence {
     let place = format!("At {}, {} against {}", base.load, other.server, base.server);
-    if !rate.decided {
-        return undecided(&place, rate, &other.server, &base.server);
-    }
     let p99 = match (&other.p99_us, &base.p99_us) {
         (Some(a), Some(b)) => compare(&a.rounds, &b.rounds)
             .map(|c| {
@@ -96,12 +106,7 @@ fn pairs(cells: &[Cell]) -> Vec<Pair<'_>> {
     pairs
 }
 
-fn cost(pair: &Pair<'_>) -> Sentence {
-    let place = format!("{} at {}", backend(pair.sync), pair.sync.load);
-    let Some(rate) = &pair.rate else { return silent(pair.sync, pair.background) };
-    if !rate.decided {
-        return undecided(&place, rate, "ASYNC_FLUSH", "SYNC_FLUSH");
-    }
+fn cost(place: &str, pair: &Pair<'_>, rate: &Comparison) -> Sentence {
     let latency = match (&pair.sync.latency, &pair.background.latency) {
         (Some(s), Some(a)) => format!(
             "; the median send takes {} instead of {}, the 99th percentile {} instead of {}",
@@ -129,18 +134,23 @@ fn cost(pair: &Pair<'_>) -> Sentence {
     Sentence { kind: Kind::Finding, text }
 }
 
-fn undecided(place: &str, rate: &Comparison, a: &str, b: &str) -> Sentence {
-    let rounds = compare_rounds(rate);
+/// All refusals about one question in one sentence: what `a` came to as a multiple of `b`, and how far rounds differed.
+fn undecided(a: &str, b: &str, open: &[(String, Comparison)]) -> Option<Sentence> {
+    let one = |(place, rate): &(String, Comparison)| {
+        let [min, max] = rate.bounds;
+        format!(
+            "{place} ({} times, single rounds {} to {})",
+            significant(rate.ratio),
+            significant(min),
+            significant(max)
+        )
+    };
+    let places: Vec<String> = open.iter().map(one).collect();
     let text = format!(
-        "{place}: no conclusion. {a} came to {} times of {b}, but {rounds}; the spread is as large as the difference. More or longer rounds may tell.",
-        significant(rate.ratio)
+        "{a} against {b}: no conclusion with {}. The rounds differ as much as the two do; more or longer rounds may tell.",
+        places.join("; ")
     );
-    Sentence { kind: Kind::Undecided, text }
-}
-
-fn compare_rounds(rate: &Comparison) -> String {
-    let [min, max] = rate.bounds;
-    format!("single rounds range from {} to {}", significant(min), significant(max))
+    (!open.is_empty()).then_some(Sentence { kind: Kind::Undecided, text })
 }
 
 fn silent(a: &Cell, b: &Cell) -> Sentence {
@@ -167,11 +177,14 @@ fn flush_headline(pairs: &[Pair<'_>]) -> String {
     } else {
         format!("a factor of {} ({})", significant(least.1.ratio), place(least.0))
     };
+    let open = pairs.len() - decided.len();
+    let open =
+        if open > 0 { format!(" {open} of {} loads are undecided.", pairs.len()) } else { String::new() };
     if std::ptr::eq(most.0, least.0) {
-        return format!("SYNC_FLUSH costs {best} in throughput here.");
+        return format!("SYNC_FLUSH costs {best} in throughput here.{open}");
     }
     format!(
-        "SYNC_FLUSH costs between {best} and a factor of {} ({}) in throughput here.",
+        "SYNC_FLUSH costs between {best} and a factor of {} ({}) in throughput here.{open}",
         significant(most.1.ratio),
         place(most.0)
     )
@@ -180,16 +193,9 @@ fn flush_headline(pairs: &[Pair<'_>]) -> String {
 /// Why: how many messages share one sync, and how close the syncs come to what the device can do.
 fn reasons(cells: &[Cell]) -> Vec<Sentence> {
     let mut sentences = Vec::new();
-    for cell in cells.iter().filter(|cell| cell.flush.as_deref() == Some("sync")) {
+    for cell in extremes(cells) {
         let Some(flushes) = &cell.flushes else { continue };
-        let floor = cell.floor_syncs_per_second().map_or_else(String::new, |floor| {
-            format!(
-                ", {:.0} % of the {} that this device does at {} a write",
-                100.0 * flushes.syncs_per_second / floor,
-                count(floor),
-                crate::units::bytes(cell.floor.first().map_or(0, |rate| rate.bytes))
-            )
-        });
+        let floor = floor_words(cell);
         let text = format!(
             "{} at {}: each sync carries {} messages, and there are {} syncs/s{floor}.",
             backend(cell),
@@ -209,8 +215,46 @@ fn reasons(cells: &[Cell]) -> Vec<Sentence> {
     sentences
 }
 
+/// How close the syncs come to the device's own rate.
+fn floor_words(cell: &Cell) -> String {
+    let (Some(share), Some(best)) = (&cell.floor_share, cell.floor_best()) else { return String::new() };
+    let mut words = format!(
+        ", {:.0} % of what a plain loop of writes of {} gets from this device (rounds {:.0} to {:.0} %)",
+        100.0 * share.median,
+        crate::units::bytes(best.bytes),
+        100.0 * share.min,
+        100.0 * share.max
+    );
+    if share.max > 1.1 {
+        words.push_str("; above 100 % the machine was busier while the device was measured");
+    }
+    words
+}
+
+/// Of each backend's SYNC_FLUSH cells the one whose syncs carry fewest messages, and the one whose carry most: the others
+/// lie between and stand in the table.
+fn extremes(cells: &[Cell]) -> Vec<&Cell> {
+    let per_sync = |cell: &&Cell| cell.flushes.map_or(0.0, |flushes| flushes.messages_per_sync);
+    let by_share = |a: &&Cell, b: &&Cell| per_sync(a).total_cmp(&per_sync(b));
+    let is_sync = |cell: &&Cell| cell.flush.as_deref() == Some("sync") && cell.flushes.is_some();
+    let mut named: Vec<&Cell> = Vec::new();
+    let mut backends: Vec<Option<&str>> =
+        cells.iter().filter(is_sync).map(|cell| cell.backend.as_deref()).collect();
+    backends.dedup();
+    for backend in backends {
+        let own = || cells.iter().filter(is_sync).filter(|cell| cell.backend.as_deref() == backend);
+        for cell in own().min_by(by_share).into_iter().chain(own().max_by(by_share)) {
+            if !named.iter().any(|known| std::ptr::eq(*known, cell)) {
+                named.push(cell);
+            }
+        }
+    }
+    named
+}
+
 fn backends(cells: &[Cell]) -> Vec<Sentence> {
     let mut sentences = Vec::new();
+    let mut open = Vec::new();
     for direct in cells.iter().filter(|cell| cell.backend.as_deref() == Some("direct")) {
         let same = |cell: &&Cell| {
             cell.backend.as_deref() == Some("mapped")
@@ -224,13 +268,14 @@ fn backends(cells: &[Cell]) -> Vec<Sentence> {
         };
         let flush = if direct.flush.as_deref() == Some("sync") { "SYNC_FLUSH" } else { "ASYNC_FLUSH" };
         let place = format!("{flush} at {}", direct.load);
-        sentences.push(if rate.decided {
+        if rate.decided {
             let text = format!("{place}: `direct` carries {} as much as `mapped`.", times(&rate));
-            Sentence { kind: Kind::Finding, text }
+            sentences.push(Sentence { kind: Kind::Finding, text });
         } else {
-            undecided(&place, &rate, "`direct`", "`mapped`")
-        });
+            open.push((place, rate));
+        }
     }
+    sentences.extend(undecided("`direct`", "`mapped`", &open));
     sentences
 }
 

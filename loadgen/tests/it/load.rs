@@ -32,6 +32,7 @@ fn load(script: Script, workload: &Workload) -> Ended {
 
 fn load_as(script: Script, workload: &Workload, serialization: Serialization) -> Ended {
     workload.check().unwrap();
+    let drain = script.drain.unwrap_or(Duration::from_secs(5));
     let broker = Scripted::start(script);
     let topics = ["loadgen-0".to_owned()];
     let topology = control::prepare(broker.address, &topics, workload.queues).unwrap();
@@ -43,7 +44,7 @@ fn load_as(script: Script, workload: &Workload, serialization: Serialization) ->
         run: 77,
         audit: Vec::new(),
         start_offsets,
-        drain: Duration::from_secs(5),
+        drain,
     };
     generator::start(workload, setup).unwrap().join().unwrap()
 }
@@ -91,7 +92,7 @@ fn open_loop_does_not_omit_what_a_stall_kept_waiting() {
 }
 
 #[test]
-fn what_is_due_and_never_sent_is_counted_as_waiting() {
+fn what_is_due_before_the_end_is_sent_behind_it_and_counted() {
     // Nothing is answered from 200 ms on, until long after the window of 400 ms.
     let script =
         Script { stall: Some((Duration::from_millis(200), Duration::from_millis(700))), ..Script::default() };
@@ -100,8 +101,30 @@ fn what_is_due_and_never_sent_is_counted_as_waiting() {
     workload.warmup = Duration::ZERO;
     workload.duration = Duration::from_millis(400);
     let ended = load(script, &workload);
+    let latency = &ended.tally.latency;
+    assert_eq!((ended.tally.unsent, ended.tally.unanswered), (0, 0));
+    assert_eq!(latency.len(), 400);
+    // The messages due from 210 to 400 ms waited until 900 ms: nearly half of all for at least 500 ms.
+    assert!(latency.quantile_micros(0.6) >= 500_000, "{:?}", latency.summary());
+}
+
+#[test]
+fn what_is_due_and_never_sent_is_counted_as_waiting() {
+    let script = Script {
+        stall: Some((Duration::from_millis(200), Duration::from_secs(3_600))),
+        drain: Some(Duration::from_millis(300)),
+        ..Script::default()
+    };
+    let mut workload = workload();
+    workload.pacing = Pacing::Open { per_second: 1_000.0 };
+    workload.warmup = Duration::ZERO;
+    workload.duration = Duration::from_millis(400);
+    let ended = load(script, &workload);
+    // One outstanding on each of four connections; the others never found a place.
+    assert_eq!(ended.tally.unanswered, 4);
     assert!(ended.tally.unsent > 100, "{}", ended.tally.unsent);
-    assert!(ended.tally.latency.len() >= 390, "{}", ended.tally.latency.len());
+    assert_eq!(ended.tally.latency.len(), 400);
+    assert!(ended.tally.latency.quantile_micros(1.0) >= 400_000, "{:?}", ended.tally.latency.summary());
 }
 
 #[test]

@@ -3,5 +3,6 @@
 
 mod audit;
 mod load;
+mod program;
 mod report;
 mod scripted;

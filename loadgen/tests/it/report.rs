@@ -58,10 +58,12 @@ fn cell(server: &str, load: (u32, u32), rounds: &[f64]) -> Cell {
         } else {
             Vec::new()
         },
+        floor_share: if is_sync { Spread::of(vec![0.87, 0.88, 0.91]) } else { None },
         cpu_us_per_message: Spread::of(vec![4.0, 4.1, 4.2]),
         memory: None,
         failures: Vec::new(),
         unanswered: 0,
+        unsent: 0,
         connections_lost: 0,
         rounds: rounds.iter().enumerate().map(round).collect(),
     }
@@ -99,7 +101,10 @@ fn a_difference_larger_than_the_spread_is_a_finding() {
     let findings = texts(&verdict, Kind::Finding);
     assert!(findings[0].contains("SYNC_FLUSH carries 1,000 messages/s, ASYNC_FLUSH 4,100"), "{findings:?}");
     let reasons = texts(&verdict, Kind::Reason);
-    assert!(reasons.iter().any(|text| text.contains("88 % of the 3,300")), "{reasons:?}");
+    assert!(
+        reasons.iter().any(|text| text.contains("88 % of what a plain loop of writes of 16.0 KiB")),
+        "{reasons:?}"
+    );
     let advice = texts(&verdict, Kind::Advice).join(" ");
     assert!(
         advice.contains("Choose SYNC_FLUSH when") && advice.contains("Choose ASYNC_FLUSH when"),
@@ -123,6 +128,22 @@ fn noise_that_hits_both_servers_of_a_round_does_not_hide_the_difference() {
     // The disk is three times as slow in the second round, for both.
     let verdict = verdict::of_flush_modes(&both_modes(&[900.0, 300.0, 930.0], &[1_800.0, 610.0, 1_850.0]));
     assert_eq!(texts(&verdict, Kind::Undecided).len(), 0, "{verdict:?}");
+}
+
+#[test]
+fn both_ways_of_dividing_lead_to_the_same_conclusion() {
+    let cases: [([f64; 3], bool); 4] = [
+        ([2.0, 2.5, 2.9], true),
+        ([1.63, 16.6, 19.1], false),
+        ([1.0, 1.0, 1.0], false),
+        ([0.9, 1.1, 1.3], false),
+    ];
+    for (rates, decided) in cases {
+        let forth = verdict::compare(&rates, &[1.0; 3]).unwrap();
+        let back = verdict::compare(&[1.0; 3], &rates).unwrap();
+        assert_eq!((forth.decided, back.decided), (decided, decided), "{rates:?}");
+    }
+    assert!(verdict::compare(&[0.0; 3], &[1.0; 3]).is_none(), "nothing completed, nothing to compare");
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub struct Script {
     pub refuse: Option<(u64, i32)>,
     /// Messages with this position in their queue are acknowledged and not stored.
     pub forget: Option<i64>,
+    /// How long the load waits for answers, when it is not the usual time.
+    pub drain: Option<Duration>,
 }
 
 pub struct Scripted {

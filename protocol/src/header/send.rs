@@ -66,21 +66,26 @@ struct RawSend<'a> {
 }
 
 impl<'a> RawSend<'a> {
+    /// Clients send the one-letter names almost always: those are told apart by a byte, not by comparing text.
     fn take(&mut self, name: &str, value: &'a str) {
-        let slot = match name {
-            "a" | "producerGroup" => &mut self.producer_group,
-            "b" | "topic" => &mut self.topic,
-            "c" | "defaultTopic" => &mut self.default_topic,
-            "d" | "defaultTopicQueueNums" => &mut self.default_topic_queue_nums,
-            "e" | "queueId" => &mut self.queue_id,
-            "f" | "sysFlag" => &mut self.sys_flag,
-            "g" | "bornTimestamp" => &mut self.born_timestamp,
-            "h" | "flag" => &mut self.flag,
-            "i" | "properties" => &mut self.properties,
-            "j" | "reconsumeTimes" => &mut self.reconsume_times,
-            "k" | "unitMode" => &mut self.unit_mode,
-            "l" | "maxReconsumeTimes" => &mut self.max_reconsume_times,
-            "m" | "batch" => &mut self.batch,
+        let letter = match name.as_bytes() {
+            [letter] => *letter,
+            _ => letter_of(name),
+        };
+        let slot = match letter {
+            b'a' => &mut self.producer_group,
+            b'b' => &mut self.topic,
+            b'c' => &mut self.default_topic,
+            b'd' => &mut self.default_topic_queue_nums,
+            b'e' => &mut self.queue_id,
+            b'f' => &mut self.sys_flag,
+            b'g' => &mut self.born_timestamp,
+            b'h' => &mut self.flag,
+            b'i' => &mut self.properties,
+            b'j' => &mut self.reconsume_times,
+            b'k' => &mut self.unit_mode,
+            b'l' => &mut self.max_reconsume_times,
+            b'm' => &mut self.batch,
             _ => return,
         };
         *slot = Some(value);
@@ -107,6 +112,26 @@ impl<'a> RawSend<'a> {
                 .transpose()?,
             batch: code == request::SEND_BATCH_MESSAGE || self.batch.is_some_and(parse_bool),
         })
+    }
+}
+
+/// The V2 letter of a V1 name; 0 for a name that isn't one.
+fn letter_of(name: &str) -> u8 {
+    match name {
+        "producerGroup" => b'a',
+        "topic" => b'b',
+        "defaultTopic" => b'c',
+        "defaultTopicQueueNums" => b'd',
+        "queueId" => b'e',
+        "sysFlag" => b'f',
+        "bornTimestamp" => b'g',
+        "flag" => b'h',
+        "properties" => b'i',
+        "reconsumeTimes" => b'j',
+        "unitMode" => b'k',
+        "maxReconsumeTimes" => b'l',
+        "batch" => b'm',
+        _ => 0,
     }
 }
 

@@ -10,6 +10,5 @@ mod binary_header;
 mod header;
 mod record;
 mod body;
-mod config;
 mod golden;
 mod fuzz;

@@ -157,12 +157,12 @@ settings! {
         /// ASYNC_FLUSH: the time after which even fewer pages are flushed.
         "flushCommitLogThoroughInterval" flush_commit_log_thorough_interval: Duration = Duration::from_secs(10),
             Shape::Time { unit: TimeUnit::Millis, min: 1, max: 3_600_000 };
-        /// How often consume-queue files are flushed. They are rebuilt from the log, so no message depends on it.
+        /// How often entries are written to consume-queue files. They are rebuilt from the log, so no message depends
+        /// on it.
         "flushIntervalConsumeQueue" flush_interval_consume_queue: Duration = Duration::from_secs(1),
             Shape::Time { unit: TimeUnit::Millis, min: 1, max: 3_600_000 };
-        /// Fewest 4 KiB pages of a consume queue that are worth a flush at that interval.
-        "flushConsumeQueueLeastPages" flush_consume_queue_least_pages: u32 = 2, Shape::Count { min: 0, max: 65_536 };
-        /// The time after which even fewer pages of a consume queue are flushed.
+        /// How often consume-queue files are synced. A stop of the process doesn't need it; after a loss of power the
+        /// entries since are built again from the log.
         "flushConsumeQueueThoroughInterval" flush_consume_queue_thorough_interval: Duration = Duration::from_secs(60),
             Shape::Time { unit: TimeUnit::Millis, min: 1, max: 3_600_000 };
         /// How often the consumer offsets are written to their file. After a crash consumers repeat at most what
@@ -199,10 +199,10 @@ settings! {
         /// Most messages in the answer to one pull of messages that are in memory.
         "maxTransferCountOnMessageInMemory" max_transfer_count_on_message_in_memory: u32 = 32,
             Shape::Count { min: 1, max: 1_024 };
-        /// Most bytes in the answer to one pull of messages that must be read from disk.
+        /// Most bytes in the answer to one pull of messages that are no longer in the tail cache.
         "maxTransferBytesOnMessageInDisk" max_transfer_bytes_on_message_in_disk: ByteSize = ByteSize(64 << 10),
             Shape::Bytes { min: 1, max: 8 << 20 };
-        /// Most messages in the answer to one pull of messages that must be read from disk.
+        /// Most messages in the answer to one pull of messages that are no longer in the tail cache.
         "maxTransferCountOnMessageInDisk" max_transfer_count_on_message_in_disk: u32 = 8,
             Shape::Count { min: 1, max: 1_024 };
         /// Most pulls of each shard that wait for messages; further ones are answered at once.
@@ -218,8 +218,6 @@ settings! {
         /// A connection on which nothing came and nothing went for this long is closed.
         "serverChannelMaxIdleTimeSeconds" server_channel_max_idle_time: Duration = Duration::from_secs(120),
             Shape::Time { unit: TimeUnit::Seconds, min: 10, max: 86_400 };
-        /// How many connections the kernel may keep waiting to be accepted.
-        "serverSocketBacklog" server_socket_backlog: u32 = 1_024, Shape::Count { min: 1, max: 65_535 };
     }
 }
 

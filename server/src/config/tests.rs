@@ -1,5 +1,7 @@
 //! Settings from the outside: what is typed, and what comes out or why it is refused.
 
+mod tuning;
+
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 //! Never receives, never decides what to answer. Keys carry a generation: an answer for a connection that is gone
 //! meanwhile reaches nobody, not its successor in the same place.
 
-use std::{cell::RefCell, future::Future, rc::Rc, thread::ThreadId};
+use std::{cell::RefCell, future::Future, rc::Rc};
 
 use engine::io::{Runtime, Stream, event::Broadcast};
 
@@ -79,7 +79,10 @@ impl Outgoing {
         while self.unsent() > 0 && !self.failed {
             match stream.try_send(&self.bytes[self.sent..]) {
                 Ok(sent) => self.sent += sent,
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return false,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    self.forget_sent();
+                    return false;
+                }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(_) => {
                     // The reader learns it too and ends the connection.
@@ -96,6 +99,15 @@ impl Outgoing {
         }
         true
     }
+
+    /// Drops what was sent, once that is at least as much as what is left: each byte is moved at most once on average,
+    /// and a peer that is always a little behind doesn't make the buffer grow.
+    fn forget_sent(&mut self) {
+        if self.sent >= self.unsent() {
+            self.bytes.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
 }
 
 /// Memory that an idle connection keeps for answers.
@@ -106,6 +118,19 @@ struct Slot<R: Runtime> {
     connection: Option<Connection<R>>,
 }
 
+/// Tells live threads apart for the price of an address: it is checked for every command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadMark(usize);
+
+impl ThreadMark {
+    /// The calling thread's.
+    #[must_use]
+    pub fn here() -> ThreadMark {
+        thread_local!(static MARK: u8 = const { 0 });
+        MARK.with(|mark| ThreadMark(std::ptr::from_ref(mark).addr()))
+    }
+}
+
 /// See the module.
 pub struct Connections<R: Runtime> {
     slots: Vec<Slot<R>>,
@@ -114,14 +139,22 @@ pub struct Connections<R: Runtime> {
     dirty: Vec<ConnectionKey>,
     limits: ConnectionLimits,
     counters: ConnectionCounters,
+    /// Of those refused, how many the log has told of.
+    refused_told: u64,
     second: u64,
-    owner: ThreadId,
+    owner: ThreadMark,
 }
 
 impl<R: Runtime> Connections<R> {
     /// None yet; owned by the calling thread.
     #[must_use]
     pub fn new(limits: ConnectionLimits) -> Connections<R> {
+        Connections::owned_by(ThreadMark::here(), limits)
+    }
+
+    /// None yet; owned by the thread `owner`, which alone may serve them.
+    #[must_use]
+    pub fn owned_by(owner: ThreadMark, limits: ConnectionLimits) -> Connections<R> {
         Connections {
             slots: Vec::new(),
             free: Vec::new(),
@@ -129,8 +162,9 @@ impl<R: Runtime> Connections<R> {
             dirty: Vec::new(),
             limits,
             counters: ConnectionCounters::default(),
+            refused_told: 0,
             second: 0,
-            owner: std::thread::current().id(),
+            owner,
         }
     }
 
@@ -201,6 +235,20 @@ impl<R: Runtime> Connections<R> {
         self.open_count == 0
     }
 
+    /// Whether so much waits to be sent to the peer that nothing more should be made for it.
+    #[must_use]
+    pub fn is_full(&self, key: ConnectionKey) -> bool {
+        self.get(key)
+            .is_some_and(|connection| connection.outgoing.borrow().unsent() >= self.limits.unsent_bytes_max)
+    }
+
+    /// Memory that answers take, sent or not, over all connections.
+    #[must_use]
+    pub fn answer_bytes(&self) -> usize {
+        let connections = self.slots.iter().filter_map(|slot| slot.connection.as_ref());
+        connections.map(|connection| connection.outgoing.borrow().bytes.capacity()).sum()
+    }
+
     /// The other end's address.
     #[must_use]
     pub fn peer_address(&self, key: ConnectionKey) -> Option<std::net::SocketAddr> {
@@ -218,7 +266,7 @@ impl<R: Runtime> Connections<R> {
     /// # Panics
     /// When it isn't.
     pub fn assert_owned_here(&self) {
-        let here = std::thread::current().id();
+        let here = ThreadMark::here();
         assert!(self.owner == here, "a connection of {:?} is served on {here:?}: mis-routed", self.owner);
     }
 
@@ -244,8 +292,7 @@ impl<R: Runtime> Connections<R> {
 
     /// Appends a request of ours (never needed for an answer), unless the peer has too much unsent already.
     pub fn push(&mut self, key: ConnectionKey, write: impl FnOnce(&mut Vec<u8>)) -> bool {
-        let unsent_max = self.limits.unsent_bytes_max;
-        let is_full = self.get(key).is_none_or(|connection| connection.outgoing.borrow().unsent() >= unsent_max);
+        let is_full = !self.is_open(key) || self.is_full(key);
         if !is_full {
             self.answer(key, write);
         }
@@ -290,6 +337,14 @@ impl<R: Runtime> Connections<R> {
     /// A second passed: closes the sockets of those that were idle too long.
     pub fn on_second(&mut self) {
         self.second += 1;
+        let refused = self.counters.refused - self.refused_told;
+        if refused > 0 {
+            self.refused_told = self.counters.refused;
+            crate::log::warn(&format!(
+                "{refused} connections were closed as they came: {} are open, no more are accepted; see maxConnections",
+                self.open_count
+            ));
+        }
         let Some(limit) = self.second.checked_sub(self.limits.idle_seconds_max) else { return };
         for slot in &self.slots {
             if let Some(connection) = &slot.connection

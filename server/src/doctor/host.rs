@@ -163,7 +163,7 @@ fn cores(facts: &HostFacts) -> Finding {
             "cores",
             Level::Ok,
             found,
-            format!("a new store gets {} shards, one core is left to the other threads", count - 1),
+            format!("a new store gets a shard on {} of them, one is left to the other threads", count - 1),
         ),
     }
 }

@@ -12,7 +12,7 @@ pub(super) fn findings(facts: &HostFacts) -> Vec<Finding> {
     ]
 }
 
-/// The default of `serverSocketBacklog`.
+/// RocketMQ's `serverSocketBacklog`; a broker of ours asks for more, and gets what these allow.
 const BACKLOG_WANTED: u64 = 1_024;
 
 fn backlog(name: &'static str, sysctl: &str, value: Option<u64>) -> Finding {

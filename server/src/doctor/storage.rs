@@ -143,9 +143,7 @@ fn scheduler(device: Option<&Device>) -> Finding {
     let found = format!("{}: {scheduler}", device.name);
     match scheduler {
         "none" | "noop" => Finding::new(name, Level::Ok, found, "requests go to the device as they come"),
-        "mq-deadline" | "deadline" => {
-            Finding::new(name, Level::Ok, found, "little in the way; right for disks that turn")
-        }
+        "mq-deadline" | "deadline" => Finding::new(name, Level::Ok, found, "little in the way"),
         other => {
             let file = format!("/sys/block/{}/queue/scheduler", device.name);
             let better = if device.rotational { "mq-deadline" } else { "none" };
@@ -166,16 +164,16 @@ fn write_cache(device: Option<&Device>) -> Finding {
     let Some(device) = device else {
         return Finding::new(name, Level::Note, "no block device to be seen", "can't be judged");
     };
-    let turns = if device.rotational { ", a disk that turns" } else { "" };
+    let turns = if device.rotational { ", says that it turns" } else { "" };
     let found = format!("{}: {}{turns}", device.name, device.write_cache.as_deref().unwrap_or("unknown"));
     match device.write_cache.as_deref() {
         _ if device.rotational => Finding::new(
             name,
             Level::Note,
             found,
-            "a sync waits for the platter: some 100 a second, shared by all who wait",
+            "virtual disks often say so; if it does, a sync waits for the platter: some 100 a second, shared by all who wait",
         )
-        .fix("use a solid-state disk for SYNC_FLUSH"),
+        .fix("`loadgen compare` measures the syncs per second; for SYNC_FLUSH use a solid-state disk"),
         Some("write back") => Finding::new(
             name,
             Level::Ok,

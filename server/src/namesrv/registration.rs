@@ -122,18 +122,6 @@ impl Registration {
         }
     }
 
-    /// The broker's address was given by the kernel: from now on register with this one.
-    pub fn set_addresses(&mut self, broker_addr: String, ha_server_addr: String) {
-        assert!(self.state == State::Away, "the address must be known before anybody is told");
-        self.identity.broker_addr = broker_addr;
-        self.identity.ha_server_addr = ha_server_addr;
-    }
-
-    /// Who registers.
-    pub fn identity(&self) -> &Identity {
-        &self.identity
-    }
-
     /// Whether the name server has all topics, as of some moment on this connection.
     pub fn is_registered(&self) -> bool {
         self.state == State::Registered

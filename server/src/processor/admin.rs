@@ -1,6 +1,10 @@
 //! Administration: UPDATE_AND_CREATE_TOPIC 17, GET_BROKER_RUNTIME_INFO 28, and how topics come into being.
 
-use engine::{io::{Runtime, event::Broadcast}, metadata::Generation, write::ack::ReplyTo};
+use engine::{
+    io::{Runtime, event::Broadcast},
+    metadata::Generation,
+    write::ack::ReplyTo,
+};
 use protocol::{
     Command,
     body::kv::KvTable,
@@ -57,7 +61,12 @@ impl<R: Runtime> Broker<R> {
     }
 
     /// Creates the retry topic of a group that consumes; what to wait for until it is durable.
-    pub(crate) fn ensure_retry_topic(&mut self, group: &str, unit_mode: bool, is_order: bool) -> Option<Broadcast> {
+    pub(crate) fn ensure_retry_topic(
+        &mut self,
+        group: &str,
+        unit_mode: bool,
+        is_order: bool,
+    ) -> Option<Broadcast> {
         let topic = format!("%RETRY%{group}");
         let queue_nums = self.groups.get(group).map_or(1, |config| config.retry_queue_nums);
         // A group without retry queues has no retry topic.
@@ -77,6 +86,7 @@ impl<R: Runtime> Broker<R> {
         let generation = self.metadata.writer.borrow_mut().request(self.metadata.topics);
         self.undurable_topics.insert(topic.to_owned(), generation);
         self.refresh_target(topic);
+        self.topic_changes.add(topic);
         self.topics_changed.wake_all();
     }
 
@@ -146,6 +156,7 @@ impl<R: Runtime> Broker<R> {
         put("ringmq.connections.refused", connections.refused.to_string());
         put("ringmq.connections.malformed", connections.malformed.to_string());
         put("ringmq.connections.idle_closed", connections.idle.to_string());
+        put("ringmq.connections.answer_bytes", self.connections.answer_bytes().to_string());
         put("ringmq.recovery.how", self.recovery.how.clone());
         put("ringmq.recovery.unclean_bytes", self.recovery.unclean_bytes.to_string());
         table

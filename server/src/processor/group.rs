@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use engine::{io::{Runtime, event::Broadcast}, write::ack::ReplyTo};
+use engine::{
+    io::{Runtime, event::Broadcast},
+    write::ack::ReplyTo,
+};
 use protocol::{
     Command, Serialization,
     body::{heartbeat::HeartbeatData, list::ConsumerList},
@@ -44,7 +47,10 @@ impl<R: Runtime> Broker<R> {
                 && let Some(durable) = self.ensure_retry_topic(
                     &consumer.group_name,
                     consumer.unit_mode,
-                    consumer.subscriptions.iter().any(|data| self.topics.get(&data.topic).is_some_and(|t| t.order)),
+                    consumer
+                        .subscriptions
+                        .iter()
+                        .any(|data| self.topics.get(&data.topic).is_some_and(|t| t.order)),
                 )
             {
                 return Step::Later(durable);
@@ -52,7 +58,8 @@ impl<R: Runtime> Broker<R> {
         }
         let now = self.since_start();
         let connection = ConnectionKey(to.connection);
-        let effects = self.clients.on_heartbeat(connection, &heartbeat, command.version, command.language, now);
+        let effects =
+            self.clients.on_heartbeat(connection, &heartbeat, command.version, command.language, now);
         if let Some(refused) = effects.refused.first() {
             self.refuse_unless_oneway(to, command, response::SYSTEM_ERROR, &refused.to_string());
         } else if !command.is_oneway() {
@@ -95,10 +102,8 @@ impl<R: Runtime> Broker<R> {
             Ok(request) => request,
             Err(error) => return self.refuse(to, response::SYSTEM_ERROR, &error.to_string()),
         };
-        let ids: Option<Vec<String>> = self
-            .clients
-            .consumer_ids(request.consumer_group)
-            .map(|ids| ids.map(str::to_owned).collect());
+        let ids: Option<Vec<String>> =
+            self.clients.consumer_ids(request.consumer_group).map(|ids| ids.map(str::to_owned).collect());
         match ids {
             Some(ids) if !ids.is_empty() => {
                 let body = ConsumerList { consumer_id_list: ids }.to_json();

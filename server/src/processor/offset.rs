@@ -4,12 +4,8 @@
 use std::rc::Rc;
 
 use engine::{
-    derive::consume_queue::QueueIndex,
-    io::Runtime,
-    offset::QueueOffset,
-    read::time::TimeSearch,
-    stages::ColdFiles,
-    write::ack::ReplyTo,
+    derive::consume_queue::QueueIndex, io::Runtime, offset::QueueOffset, read::time::TimeSearch,
+    stages::ColdFiles, write::ack::ReplyTo,
 };
 use protocol::{
     Command,
@@ -23,7 +19,7 @@ use protocol::{
 
 use crate::{
     broker::Broker,
-    connection::{Shared, send_dirty, table::ConnectionKey},
+    connection::{Shared, Step, send_dirty, table::ConnectionKey},
 };
 
 impl<R: Runtime> Broker<R> {
@@ -115,13 +111,20 @@ impl<R: Runtime> Broker<R> {
         self.answer_offset(to, offset);
     }
 
-    pub(crate) fn on_search_offset(&mut self, to: ReplyTo, command: &Command<'_>) {
+    pub(crate) fn on_search_offset(&mut self, to: ReplyTo, command: &Command<'_>) -> Step {
+        if self.searches + self.searches_waiting.len() >= SEARCHES_MAX {
+            return Step::Later(self.cold_room.clone());
+        }
         let request = match SearchOffsetRequest::decode(command.fields) {
             Ok(request) => request,
-            Err(error) => return self.refuse(to, response::SYSTEM_ERROR, &error.to_string()),
+            Err(error) => {
+                self.refuse(to, response::SYSTEM_ERROR, &error.to_string());
+                return Step::Done;
+            }
         };
         let Some(queue) = self.queue_of(request.topic, request.queue_id) else {
-            return self.answer_offset(to, 0);
+            self.answer_offset(to, 0);
+            return Step::Done;
         };
         let is_upper = request.boundary_type == BoundaryType::Upper;
         // UPPER is the last message at or before the time: the one before the first that is later.
@@ -129,6 +132,7 @@ impl<R: Runtime> Broker<R> {
             if is_upper { request.timestamp_ms.saturating_add(1) } else { request.timestamp_ms };
         let search = TimeSearch::new(&self.shard.borrow(), queue, timestamp_ms);
         self.run_search(PendingSearch { to, search, queue, is_upper });
+        Step::Done
     }
 
     fn run_search(&mut self, mut pending: PendingSearch) {
@@ -136,7 +140,8 @@ impl<R: Runtime> Broker<R> {
         match found {
             Ok(offset) => {
                 let min = self.shard.borrow().queues().min_offset(pending.queue);
-                let answer = if pending.is_upper && offset > min { offset.as_i64() - 1 } else { offset.as_i64() };
+                let answer =
+                    if pending.is_upper && offset > min { offset.as_i64() - 1 } else { offset.as_i64() };
                 self.answer_offset(pending.to, answer);
             }
             Err(cold) => {
@@ -163,6 +168,9 @@ impl<R: Runtime> Broker<R> {
     }
 }
 
+/// Most searches on one core that wait for bytes from disk; connections that ask for more are not read from meanwhile.
+const SEARCHES_MAX: usize = 256;
+
 /// A search that waits for bytes from disk.
 pub(crate) struct PendingSearch {
     to: ReplyTo,
@@ -177,6 +185,7 @@ pub(crate) fn start_searches<R: Runtime>(broker: &Shared<Broker<R>>, files: &Rc<
         let (next, runtime) = {
             let mut broker = broker.borrow_mut();
             let Some(next) = broker.searches_waiting.pop() else { return };
+            broker.searches += 1;
             (next, broker.runtime.clone())
         };
         let (broker, files) = (Rc::clone(broker), Rc::clone(files));
@@ -186,6 +195,8 @@ pub(crate) fn start_searches<R: Runtime>(broker: &Shared<Broker<R>>, files: &Rc<
             let read = engine::stages::read_cold(&runtime, &shard, &files, &cold).await;
             {
                 let mut broker = broker.borrow_mut();
+                broker.searches -= 1;
+                broker.cold_room.wake_all();
                 match read {
                     Ok(()) => broker.run_search(pending),
                     Err(error) => broker.refuse(

@@ -1,4 +1,4 @@
-//! PULL_MESSAGE 11: checks, the answer, and long polling.
+//! PULL_MESSAGE 11 and LITE_PULL_MESSAGE 361 (the same request by lite consumers of 5.x): checks, the answer, and long polling.
 //!
 //! Contract. A pull is answered in the step that reads it when what it needs is in memory; otherwise a task reads the
 //! missing pieces and runs it again. A pull that finds nothing new and may wait is held in the same step in which the
@@ -24,8 +24,9 @@ use protocol::{
 
 use crate::{
     broker::Broker,
-    connection::{Shared, Step, table::ConnectionKey},
     client_registry::PullSubscription,
+    config::ByteSize,
+    connection::{Shared, Step, table::ConnectionKey},
     response::subscription_code,
     subscription::{SubscriptionError, TagFilter},
 };
@@ -34,11 +35,18 @@ use crate::{
 const HOLD_MAX: Duration = Duration::from_secs(25);
 /// Most cold pulls under way on one core; further ones wait their turn.
 pub(crate) const COLD_PULLS_MAX: usize = 64;
+/// Most pulls held for one connection, so that one peer can't take all places. A client has one per queue.
+const HELD_OF_A_CONNECTION_MAX: usize = 8192;
+/// Most that wait for their turn; connections that ask for more are not read from meanwhile.
+const COLD_WAITING_MAX: usize = 4096;
 
 type Refusal = (i32, String);
 
 impl<R: Runtime> Broker<R> {
     pub(crate) fn on_pull(&mut self, to: ReplyTo, command: &Command<'_>) -> Step {
+        if self.cold_waiting.len() >= COLD_WAITING_MAX {
+            return Step::Later(self.cold_room.clone());
+        }
         let request = match PullRequest::decode(command.fields) {
             Ok(request) => request,
             Err(error) => {
@@ -57,7 +65,12 @@ impl<R: Runtime> Broker<R> {
             }
         };
         if request.commits_offset() {
-            self.commit_offset(request.consumer_group, request.topic, request.queue_id, request.commit_offset);
+            self.commit_offset(
+                request.consumer_group,
+                request.topic,
+                request.queue_id,
+                request.commit_offset,
+            );
         }
         let wait = self.hold_time(&request);
         self.run_pull(to, pull, wait);
@@ -70,7 +83,9 @@ impl<R: Runtime> Broker<R> {
         let Some(config) = self.groups.get(group) else {
             return Err((
                 response::SUBSCRIPTION_GROUP_NOT_EXIST,
-                format!("subscription group [{group}] does not exist, and autoCreateSubscriptionGroup is off"),
+                format!(
+                    "subscription group [{group}] does not exist, and autoCreateSubscriptionGroup is off"
+                ),
             ));
         };
         if !config.consume_enable {
@@ -83,11 +98,17 @@ impl<R: Runtime> Broker<R> {
         let Some(target) = self.targets.get(request.topic) else {
             return Err((
                 response::TOPIC_NOT_EXIST,
-                format!("topic[{}] not exist, apply first please! create it with code 17 or by sending to it", request.topic),
+                format!(
+                    "topic[{}] not exist, apply first please! create it with code 17 or by sending to it",
+                    request.topic
+                ),
             ));
         };
         if target.perm & protocol::body::topic::perm::READ == 0 {
-            return Err((response::NO_PERMISSION, format!("the topic[{}] pulling message is forbidden", request.topic)));
+            return Err((
+                response::NO_PERMISSION,
+                format!("the topic[{}] pulling message is forbidden", request.topic),
+            ));
         }
         let queue_id = u32::try_from(request.queue_id).ok().filter(|id| *id < target.read_queue_nums);
         let Some(queue_id) = queue_id else {
@@ -104,13 +125,17 @@ impl<R: Runtime> Broker<R> {
             return Err((response::SYSTEM_ERROR, format!("queueOffset {} is illegal", request.queue_offset)));
         };
         let filter = self.filter_of(request, broadcast_enable)?;
-        let count_max = self.settings.max_transfer_count_on_message_in_memory as usize;
-        let bytes_max = self.settings.max_transfer_bytes_on_message_in_memory.0;
+        let settings = &self.settings;
+        let asked = usize::try_from(request.max_msg_nums).unwrap_or(1);
+        let count = |max: u32| asked.clamp(1, max as usize);
+        let bytes = |max: ByteSize| usize::try_from(max.0).unwrap_or(usize::MAX);
         Ok(Pull {
             queue,
             queue_offset,
-            message_count_max: usize::try_from(request.max_msg_nums).unwrap_or(1).clamp(1, count_max),
-            bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX),
+            message_count_max: count(settings.max_transfer_count_on_message_in_memory),
+            bytes_max: bytes(settings.max_transfer_bytes_on_message_in_memory),
+            cold_message_count_max: count(settings.max_transfer_count_on_message_in_disk),
+            cold_bytes_max: bytes(settings.max_transfer_bytes_on_message_in_disk),
             filter: match filter {
                 TagFilter::All => Filter::All,
                 TagFilter::Codes(codes) => Filter::TagCodes(codes),
@@ -134,8 +159,10 @@ impl<R: Runtime> Broker<R> {
             self.clients.on_pull_subscription(&pull, now);
             return Ok(filter);
         }
-        let is_broadcasting =
-            self.clients.group_info(group).is_some_and(|info| info.message_model == MessageModel::Broadcasting);
+        let is_broadcasting = self
+            .clients
+            .group_info(group)
+            .is_some_and(|info| info.message_model == MessageModel::Broadcasting);
         if is_broadcasting && !broadcast_enable {
             return Err((
                 response::NO_PERMISSION,
@@ -170,20 +197,30 @@ impl<R: Runtime> Broker<R> {
 
     /// The pull is decided: holds it if that is what it wants, answers it otherwise.
     fn finish_pull(&mut self, to: ReplyTo, pull: Pull, pulled: Pulled, wait: Option<Duration>) {
-        let is_waiting =
-            pulled.status == PullStatus::OffsetOverflowOne
-                || (pulled.status == PullStatus::NoMessageInQueue && pull.queue_offset == QueueOffset::ZERO);
+        let is_waiting = pulled.status == PullStatus::OffsetOverflowOne
+            || (pulled.status == PullStatus::NoMessageInQueue && pull.queue_offset == QueueOffset::ZERO);
         if let (true, Some(wait)) = (is_waiting, wait) {
-            let has_room = self.shard.borrow().holds().len() < self.settings.max_held_pulls as usize;
-            if has_room && !self.is_stopping() {
+            if self.may_hold(to) {
                 let now = self.runtime.now();
                 let held = HeldPull { reply_to: to, pull, deadline: now + wait };
                 self.shard.borrow_mut().holds_mut().hold(held, now);
-                self.holds_changed.set();
+                if wait < Duration::from_secs(1) {
+                    // Sooner than the look that is taken every second anyway.
+                    self.holds_changed.set();
+                }
                 return;
             }
         }
         self.answer_pull(to, pull.queue_offset, pulled);
+    }
+
+    /// Whether one more pull of this connection may be held.
+    fn may_hold(&self, to: ReplyTo) -> bool {
+        let shard = self.shard.borrow();
+        let holds = shard.holds();
+        holds.len() < self.settings.max_held_pulls as usize
+            && holds.len_of(to.connection) < HELD_OF_A_CONNECTION_MAX
+            && !self.is_stopping()
     }
 
     fn answer_pull(&mut self, to: ReplyTo, asked: QueueOffset, pulled: Pulled) {
@@ -236,8 +273,24 @@ impl<R: Runtime> Broker<R> {
         loop {
             let ended = self.shard.borrow_mut().holds_mut().take_ended();
             let Some(held) = ended else { return };
-            self.run_pull(held.reply_to, held.pull, None);
+            if self.connections.is_full(ConnectionKey(held.reply_to.connection)) {
+                self.put_off_pull(held.reply_to, &held.pull);
+            } else {
+                self.run_pull(held.reply_to, held.pull, None);
+            }
         }
+    }
+
+    /// Tells a peer that doesn't take the answers it has to ask again, from the same offset: one connection may have
+    /// many pulls held or reading, and their messages together must not fill memory.
+    fn put_off_pull(&mut self, to: ReplyTo, pull: &Pull) {
+        let (min_offset, max_offset) = {
+            let shard = self.shard.borrow();
+            (shard.queues().min_offset(pull.queue), shard.queues().max_offset(pull.queue))
+        };
+        let next_begin_offset = pull.queue_offset;
+        let status = PullStatus::NoMatchedMessage;
+        self.answer_pull(to, pull.queue_offset, Pulled { status, next_begin_offset, min_offset, max_offset });
     }
 }
 
@@ -263,14 +316,22 @@ pub(crate) fn start_cold_pulls<R: Runtime>(broker: &Shared<Broker<R>>, files: &R
         let (broker, files) = (Rc::clone(broker), Rc::clone(files));
         runtime.spawn(async move {
             run_cold_pull(&broker, &files, next).await;
-            broker.borrow_mut().cold_pulls -= 1;
+            {
+                let mut broker = broker.borrow_mut();
+                broker.cold_pulls -= 1;
+                broker.cold_room.wake_all();
+            }
             start_cold_pulls(&broker, &files);
         });
     }
 }
 
 /// Reads what a pull needs until it can be decided, and answers it.
-async fn run_cold_pull<R: Runtime>(broker: &Shared<Broker<R>>, files: &Rc<ColdFiles<R>>, mut waiting: ColdPull) {
+async fn run_cold_pull<R: Runtime>(
+    broker: &Shared<Broker<R>>,
+    files: &Rc<ColdFiles<R>>,
+    mut waiting: ColdPull,
+) {
     loop {
         let (runtime, shard) = {
             let broker = broker.borrow();
@@ -287,6 +348,8 @@ async fn run_cold_pull<R: Runtime>(broker: &Shared<Broker<R>>, files: &Rc<ColdFi
                 response::SYSTEM_ERROR,
                 &format!("stored messages cannot be read: {error}"),
             );
+        } else if broker_now.connections.is_full(ConnectionKey(waiting.to.connection)) {
+            broker_now.put_off_pull(waiting.to, &waiting.pull);
         } else {
             let pulled = shard.borrow_mut().pull(&waiting.pull);
             match pulled {

@@ -9,7 +9,7 @@
 use std::{fmt::Write, net::SocketAddr};
 
 use engine::{
-    commit_log::record::Message,
+    commit_log::record::{BLANK_BYTES, Message},
     io::Runtime,
     limits::PROPERTIES_BYTES_MAX,
     offset::LogOffset,
@@ -29,17 +29,8 @@ use crate::{
     broker::Broker,
     connection::{Step, table::ConnectionKey},
     target::Target,
+    topic::name::RETRY_PREFIX,
 };
-
-/// Topics that clients may not send to.
-const NOT_SENDABLE: [&str; 6] = [
-    "SCHEDULE_TOPIC_XXXX",
-    "RMQ_SYS_TRANS_HALF_TOPIC",
-    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-    "TRANS_CHECK_MAX_TIME_TOPIC",
-    "SELF_TEST_TOPIC",
-    "OFFSET_MOVED_EVENT",
-];
 
 /// What RocketMQ's broker reports as its region.
 const REGION: &str = "DefaultRegion";
@@ -114,19 +105,24 @@ fn examine(properties: &str) -> Result<Asked, Refusal> {
             name::DELAY | name::TIMER_DELAY_SEC | name::TIMER_DELAY_MS | name::TIMER_DELIVER_MS => {
                 return Err((
                     response::MESSAGE_ILLEGAL,
-                    format!("delayed messages are not supported by this broker (property {key}={value}); send without it"),
+                    format!(
+                        "delayed messages are not supported by this broker (property {key}={value}); send without it"
+                    ),
                 ));
             }
             name::TRAN_MSG if value.eq_ignore_ascii_case("true") => {
                 return Err((
                     response::MESSAGE_ILLEGAL,
-                    "transactional messages are not supported by this broker; use an ordinary producer".to_owned(),
+                    "transactional messages are not supported by this broker; use an ordinary producer"
+                        .to_owned(),
                 ));
             }
             name::INNER_NUM | name::INNER_BASE | name::INNER_MULTI_DISPATCH => {
                 return Err((
                     response::MESSAGE_ILLEGAL,
-                    format!("inner batches and light queues are not supported by this broker (property {key})"),
+                    format!(
+                        "inner batches and light queues are not supported by this broker (property {key})"
+                    ),
                 ));
             }
             _ => {}
@@ -149,17 +145,25 @@ impl<R: Runtime> Broker<R> {
                 return Step::Done;
             }
         };
-        if self.targets.get(request.topic).is_none() {
-            match self.prepare_target(&request) {
-                Ok(()) => {}
-                Err(refusal) => {
-                    self.refuse_send(to, command, refusal);
-                    return Step::Done;
-                }
-            }
+        // A target that is sendable was checked when it was made.
+        if !self.targets.get(request.topic).is_some_and(|target| target.is_sendable)
+            && let Err(refusal) = self.prepare_target(&request)
+        {
+            self.refuse_send(to, command, refusal);
+            return Step::Done;
         }
         if let Some(durable) = self.wait_for_topic(request.topic) {
             return Step::Later(durable);
+        }
+        if let Some(group) = request.topic.strip_prefix(RETRY_PREFIX) {
+            if let Some(durable) = self.ensure_group(group) {
+                return Step::Later(durable);
+            }
+            if self.groups.get(group).is_none() {
+                let remark = format!("subscription group not exist, {group}");
+                self.refuse_send(to, command, (response::SUBSCRIPTION_GROUP_NOT_EXIST, remark));
+                return Step::Done;
+            }
         }
         if let Err(fence_or_room) = self.room() {
             return match fence_or_room {
@@ -220,6 +224,7 @@ impl<R: Runtime> Broker<R> {
             body: command.body,
             properties: &self.scratch.properties,
         };
+        self.fits_a_file(message.record_bytes())?;
         let appended = self.shard.borrow_mut().append(queue, &message, now_ms);
         let appended = appended.map_err(|error| self.no_send(error))?;
         self.counters.put_messages += 1;
@@ -240,7 +245,7 @@ impl<R: Runtime> Broker<R> {
         if command.body.len() > self.message_bytes_max() {
             return Err(self.too_large("batch", command.body.len()).into());
         }
-        if request.topic.starts_with("%RETRY%") {
+        if request.topic.starts_with(RETRY_PREFIX) {
             return Err(illegal("a batch cannot go to a retry topic; send its messages one by one").into());
         }
         let asked = examine(request.properties)?;
@@ -271,10 +276,17 @@ impl<R: Runtime> Broker<R> {
             properties: "",
         };
         let starts = std::iter::once(0).chain(scratch.ends.iter().copied());
-        let messages = batch_items(command.body).zip(starts.zip(scratch.ends.iter())).map(|(item, (start, end))| {
-            let item = item.expect("every item was read above");
-            Message { flag: item.flag, body: item.body, properties: &scratch.properties[start..*end], ..template }
-        });
+        let messages =
+            batch_items(command.body).zip(starts.zip(scratch.ends.iter())).map(|(item, (start, end))| {
+                let item = item.expect("every item was read above");
+                Message {
+                    flag: item.flag,
+                    body: item.body,
+                    properties: &scratch.properties[start..*end],
+                    ..template
+                }
+            });
+        self.fits_a_file(messages.clone().map(|message| message.record_bytes()).sum())?;
         let mut first = None;
         let mut rest = Vec::new();
         let mut last_end = LogOffset::ZERO;
@@ -296,7 +308,12 @@ impl<R: Runtime> Broker<R> {
 
     /// Adds what is stored as the properties of one item: its own, then the wrapper's as the broker rebuilds them,
     /// except the wrapper's UNIQ_KEY: an item keeps its own, or gets one.
-    fn add_item_properties(&mut self, item: &BatchItem<'_>, wrapper: &str, now_ms: i64) -> Result<(), NoSend> {
+    fn add_item_properties(
+        &mut self,
+        item: &BatchItem<'_>,
+        wrapper: &str,
+        now_ms: i64,
+    ) -> Result<(), NoSend> {
         let asked = examine(item.properties)?;
         let start = self.scratch.properties.len();
         append_kept(&mut self.scratch.properties, item.properties);
@@ -349,15 +366,7 @@ impl<R: Runtime> Broker<R> {
 
     /// Finds or creates the topic of a send, and makes its target.
     fn prepare_target(&mut self, request: &SendRequest<'_>) -> Result<(), Refusal> {
-        if NOT_SENDABLE.contains(&request.topic) {
-            return Err((
-                response::NO_PERMISSION,
-                format!("Sending message to topic[{}] is forbidden.", request.topic),
-            ));
-        }
-        if self.topics.get(request.topic).is_none() {
-            self.create_topic_for_send(request)?;
-        }
+        self.create_topic_for_send(request)?;
         self.refresh_target(request.topic);
         Ok(())
     }
@@ -369,29 +378,33 @@ impl<R: Runtime> Broker<R> {
             return;
         };
         let count = |nums: i32| u32::try_from(nums).unwrap_or(0);
-        let (write_queue_nums, read_queue_nums) = (count(config.write_queue_nums), count(config.read_queue_nums));
+        let (write_queue_nums, read_queue_nums) =
+            (count(config.write_queue_nums), count(config.read_queue_nums));
         let target = Target {
             perm: config.perm,
             write_queue_nums,
             read_queue_nums,
             is_multi_tag: config.topic_filter_type == protocol::body::topic::TopicFilterType::MultiTag,
+            is_sendable: crate::topic::name::is_sendable(topic),
             next_queue: 0,
             queues: {
                 let mut shard = self.shard.borrow_mut();
                 let queues = shard.queues_mut();
-                (0..write_queue_nums.max(read_queue_nums)).map(|queue_id| queues.open(topic, queue_id)).collect()
+                (0..write_queue_nums.max(read_queue_nums))
+                    .map(|queue_id| queues.open(topic, queue_id))
+                    .collect()
             },
         };
         self.targets.set(topic, target);
     }
 
     fn room(&self) -> Result<(), NoSend> {
-        let shard = self.shard.borrow();
+        let mut shard = self.shard.borrow_mut();
         if shard.fence().is_some() {
             drop(shard);
             return Err(NoSend::Refused((response::SERVICE_NOT_AVAILABLE, self.fence_remark())));
         }
-        if shard.has_room().is_ok() {
+        if shard.has_room(self.runtime.now()).is_ok() {
             return Ok(());
         }
         if let Some(error) = shard.file_error() {
@@ -518,6 +531,19 @@ impl<R: Runtime> Broker<R> {
 
     fn message_bytes_max(&self) -> usize {
         self.shard.borrow().settings().message_bytes_max
+    }
+
+    /// What is stored together lies in one file. An existing store's files may be smaller than the settings ask for, and
+    /// a batch of small messages grows by what is stored beside each.
+    fn fits_a_file(&self, len: usize) -> Result<(), Refusal> {
+        let segment_bytes = self.shard.borrow().log().segment_bytes();
+        if len as u64 + BLANK_BYTES as u64 > segment_bytes {
+            return Err(illegal(&format!(
+                "stored, this takes {len} bytes, more than a commit-log file of this store holds ({segment_bytes}); send \
+                 less at once"
+            )));
+        }
+        Ok(())
     }
 
     fn too_large(&self, what: &str, len: usize) -> Refusal {

@@ -67,6 +67,11 @@ pub fn is_forbidden_to_send(topic: &str) -> bool {
     FORBIDDEN_TO_SEND.contains(&topic)
 }
 
+/// Whether a SEND may name the topic: legal, and not one that only the broker writes.
+pub fn is_sendable(topic: &str) -> bool {
+    validate(topic).is_ok() && !is_forbidden_to_send(topic)
+}
+
 fn validate_up_to(topic: &str, length_max: usize) -> Result<(), TopicError> {
     if topic.trim().is_empty() {
         return Err(TopicError::Blank);

@@ -38,7 +38,9 @@ impl ConsumeQueues {
         let state = self.queue(queue);
         assert!(!state.dirty, "queues are cut before entries are added");
         let (base, end) = (state.files_base, state.end.get());
-        let keep = self.first_entry(runtime, files, queue, base..end, |_, ends| ends > log_end).await?;
+        // Slots without an entry are among those that no sync covered: the ones to be dropped.
+        let goes = |slot: Slot| Ok(slot.entry.and_then(Entry::log_end).is_none_or(|ends| ends > log_end));
+        let keep = self.first_slot(runtime, files, queue, base..end, goes).await?;
         self.queue_mut(queue).set_persisted(QueueOffset::new(keep));
         self.zero_behind_end(runtime, files, queue).await?;
         Ok(end - keep)
@@ -47,7 +49,7 @@ impl ConsumeQueues {
     /// Sets the min offset of `queue`: its first entry whose record isn't below `log_min`, where the log begins.
     ///
     /// # Errors
-    /// What the system refused.
+    /// What the system refused; a slot that should hold an entry and doesn't.
     pub async fn correct_min<R: Runtime>(
         &mut self,
         runtime: &R,
@@ -58,7 +60,11 @@ impl ConsumeQueues {
         let state = self.queue(queue);
         assert!(!state.dirty, "the first message is looked for when every entry is in files");
         let range = state.files_base..state.end.get();
-        let first = self.first_entry(runtime, files, queue, range, |begins, _| begins >= log_min).await?;
+        let is_there = |slot: Slot| match slot.entry {
+            Some(entry) => Ok(entry.log_offset >= log_min),
+            None => Err(self.no_entry(queue, slot.number)),
+        };
+        let first = self.first_slot(runtime, files, queue, range, is_there).await?;
         self.queue_mut(queue).min = QueueOffset::new(first);
         Ok(())
     }
@@ -125,72 +131,75 @@ impl ConsumeQueues {
         zero_range(runtime, files, &path, start..self.file_bytes()).await
     }
 
-    /// The number of the first entry in `range` for which `test`, of where its record begins and ends, holds;
-    /// the range's end when there is none. The test must hold for all entries behind one for which it holds.
-    async fn first_entry<R: Runtime>(
+    /// The number of the first slot in `range` for which `test` holds, holes left out; the range's end when there is
+    /// none. The test must hold for all slots behind one for which it holds.
+    async fn first_slot<R: Runtime>(
         &self,
         runtime: &R,
         files: &FileTable<R>,
         queue: QueueIndex,
         range: Range<u64>,
-        test: impl Fn(LogOffset, LogOffset) -> bool,
+        test: impl Fn(Slot) -> Result<bool, StoreError>,
     ) -> Result<u64, StoreError> {
         let end = range.end;
-        let Some((mut low, first)) = self.next_entry(runtime, files, queue, range).await? else {
-            return Ok(end);
-        };
-        let holds = |entry: Entry| entry.log_end().is_some_and(|ends| test(entry.log_offset, ends));
-        if holds(first) {
-            return Ok(low);
+        let Some(first) = self.next_slot(runtime, files, queue, range).await? else { return Ok(end) };
+        if test(first)? {
+            return Ok(first.number);
         }
-        let mut high = end;
-        // Most often no entry is it: look at the last one first.
+        let (mut low, mut high) = (first.number + 1, end);
+        // Most often no slot is it: look at the last one first.
         let mut probe = end - 1;
         while low < high {
-            match self.next_entry(runtime, files, queue, probe..high).await? {
-                Some((number, entry)) if !holds(entry) => low = number + 1,
+            probe = probe.max(low);
+            match self.next_slot(runtime, files, queue, probe..high).await? {
+                Some(slot) if !test(slot)? => low = slot.number + 1,
                 _ => high = probe,
             }
             probe = low + (high - low) / 2;
         }
-        Ok(self.next_entry(runtime, files, queue, low..end).await?.map_or(end, |(number, _)| number))
+        Ok(self.next_slot(runtime, files, queue, low..end).await?.map_or(end, |slot| slot.number))
     }
 
-    /// The first entry in `range` that isn't a hole, and its number.
-    async fn next_entry<R: Runtime>(
+    /// The first slot in `range` that isn't a hole.
+    async fn next_slot<R: Runtime>(
         &self,
         runtime: &R,
         files: &FileTable<R>,
         queue: QueueIndex,
         range: Range<u64>,
-    ) -> Result<Option<(u64, Entry)>, StoreError> {
+    ) -> Result<Option<Slot>, StoreError> {
         let mut from = range.start;
         let mut count_max = PROBE_ENTRIES_MIN;
         while from < range.end {
             let file_base = self.file_base(from);
             let count = count_max.min(range.end - from).min(file_base + self.file_entries - from);
             let path = self.path_of(queue, from);
-            let position = (from - file_base) * ENTRY_BYTES;
             let file = files.open(runtime, &path).await?;
             let len = usize::try_from(count * ENTRY_BYTES).expect("a probe is small");
-            let read = file.read(position, len).await;
+            let read = file.read((from - file_base) * ENTRY_BYTES, len).await;
             let bytes = read.map_err(StoreError::io("reading a consume queue", &path))?;
-            let mut number = from;
-            for entry in Entry::decode_all(&bytes) {
-                if !entry.is_hole() {
-                    return Ok(Some((number, entry)));
-                }
-                number += 1;
+            let slots = (from..from + count).zip(bytes.as_chunks().0);
+            let mut slots = slots.map(|(number, bytes)| Slot { number, entry: Entry::decode(bytes) });
+            if let Some(slot) = slots.find(|slot| !slot.entry.is_some_and(Entry::is_hole)) {
+                return Ok(Some(slot));
             }
-            if number < from + count {
-                let position = (number - file_base) * ENTRY_BYTES;
-                return Err(StoreError::QueueEntry { path, position });
-            }
-            from = number;
+            from += count;
             count_max = PROBE_ENTRIES_MAX;
         }
         Ok(None)
     }
+
+    fn no_entry(&self, queue: QueueIndex, number: u64) -> StoreError {
+        let position = (number - self.file_base(number)) * ENTRY_BYTES;
+        StoreError::QueueEntry { path: self.path_of(queue, number), position }
+    }
+}
+
+/// A place for an entry, and what it holds.
+#[derive(Clone, Copy)]
+struct Slot {
+    number: u64,
+    entry: Option<Entry>,
 }
 
 /// Makes a range of a file zero, durably, writing only where it isn't.

@@ -46,7 +46,7 @@ fn captured(frame: &Frame) -> Reply {
 }
 
 /// The answer that follows a request: same number, back from the name server.
-fn answer_to<'a>(frames: &'a [Frame], at: usize) -> Option<&'a Frame> {
+fn answer_to(frames: &[Frame], at: usize) -> Option<&Frame> {
     let asked = &frames[at];
     let back: Vec<&str> = asked.direction.split("->").collect();
     let back = format!("{}->{}", back[1], back[0]);
@@ -157,7 +157,6 @@ fn golden_questions_of_java_5_3_3_to_5_1_4_are_answered_alike() {
     for file in ["java-5.3.3-json-broker-5.1.4.jsonl", "java-5.3.3-rocketmq-broker-5.1.4.jsonl"] {
         let compared = compare_routes(file, true);
         let (all, routes) = compared.values().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        eprintln!("{file} {compared:?}");
         assert!(all >= 2 && routes >= 1, "{file}: {compared:?}");
     }
 }
@@ -169,4 +168,24 @@ fn golden_questions_of_other_clients_are_answered_alike() {
         let of = compared.iter().find(|(name, _)| name.contains(client));
         assert!(of.is_some_and(|(_, (_, routes))| *routes >= 1), "{client}: {compared:?}");
     }
+}
+
+#[test]
+fn golden_cluster_info_and_farewell_are_answered_alike() {
+    let mut server = NameServer::new(NamesrvOptions::default());
+    for frame in frames("broker-4.9.7-register.jsonl").iter().filter(|f| f.is_request && f.code == 103) {
+        replay(&mut server, frame);
+    }
+    let frames = frames("java-4.9.7-json.jsonl");
+    let mut compared = 0;
+    for code in [106, 104] {
+        for (at, frame) in frames.iter().enumerate().filter(|(_, f)| f.is_request && f.code == code) {
+            let Some(theirs) = answer_to(&frames, at).map(captured) else { continue };
+            assert_eq!(comparable(replay(&mut server, frame).unwrap()), comparable(theirs));
+            compared += 1;
+        }
+    }
+    assert!(compared >= 2, "{compared}");
+    let left = server.registry().broker("broker-a").unwrap();
+    assert_eq!(left.broker_addrs.keys().collect::<Vec<_>>(), [&0], "the slave said good-bye");
 }

@@ -461,3 +461,41 @@ fn names_are_bounded_and_a_full_table_takes_no_more() {
     }
     assert_eq!(it.register(&Broker { name: "b7", address: "b7", ..MASTER }, &topics(&["T"])).code, 0);
 }
+
+#[test]
+fn every_request_is_answered_once_whatever_it_holds() {
+    let names = [
+        "brokerName",
+        "brokerAddr",
+        "clusterName",
+        "haServerAddr",
+        "brokerId",
+        "compressed",
+        "bodyCrc32",
+        "topic",
+        "namespace",
+        "key",
+        "value",
+        "cluster",
+        "heartbeatTimeoutMillis",
+        "enableActingMaster",
+        "__ZONE_NAME",
+    ];
+    let values = ["", "x", "0", "-1", "9223372036854775807", "99999999999999999999", "true", "\u{1f980}"];
+    let bodies: [&[u8]; 6] =
+        [b"", b"{}", b"[]", b"{\"topicConfigSerializeWrapper\":{}}", b"\xff\xfe", b"x\x9c\x00"];
+    let mut it = Fixture::new();
+    let mut refused = 0;
+    for code in (0..1_100).chain([-1, i32::MAX, 200_050]) {
+        for (at, value) in values.iter().enumerate() {
+            let fields: Vec<(&str, &str)> = names.iter().map(|name| (*name, *value)).collect();
+            let reply = it.ask_as(VERSION, code, &fields, bodies[at % bodies.len()]);
+            refused += i32::from(reply.code != 0);
+        }
+        it.server.on_tick(it.now);
+    }
+    assert!(refused > 8_000, "nearly all of it is nonsense: {refused}");
+    it.now = Duration::from_secs(3_601);
+    it.server.on_tick(it.now);
+    assert_eq!(it.topics(), r#"{"topicList":[]}"#, "what was taken as a broker is gone within the hour");
+}
