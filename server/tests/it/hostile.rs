@@ -159,7 +159,7 @@ fn a_reader_that_never_reads_and_a_producer_that_never_reads_its_answers() {
     assert!(slowest < SERVED_WITHIN, "{slowest:?}");
     let grown = server.process.memory_kb("VmRSS").saturating_sub(before);
     // 5 MiB each, one answer more, and what vectors keep in reserve.
-    assert!(grown < 6 * (2 * 5 + 1) << 10, "{grown} kB more for 6 peers that don't read");
+    assert!(grown < (6 * (2 * 5 + 1)) << 10, "{grown} kB more for 6 peers that don't read");
     drop(deaf);
     // When they are gone their memory is, and the broker goes on.
     serve_somebody(&mut somebody);

@@ -247,7 +247,7 @@ pub fn say(line: &str) {
 pub fn is_root(what: &str) -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        say("SKIPPED: {what} needs root");
+        say(&format!("SKIPPED: {what} needs root"));
     }
     is_root
 }
@@ -257,7 +257,7 @@ pub fn has_program(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|directory| directory.join(program).is_file());
     if !found {
-        say("SKIPPED: there is no {program} here");
+        say(&format!("SKIPPED: there is no {program} here"));
     }
     found
 }
