@@ -139,3 +139,31 @@ fn names_machine(line: &str, root: &str) -> bool {
             .ends_with(|before: char| before.is_alphanumeric() || matches!(before, '.' | '_' | '-' | '}'))
     })
 }
+
+#[test]
+fn every_setting_is_read_by_somebody() {
+    // The first has one value only; the second is read by a method of the settings.
+    const READ_ELSEWHERE: [&str; 2] = ["broker_role", "bind_address"];
+    let sources = rust();
+    let is_config = |path: &str| path.starts_with("server/src/config/");
+    let table = sources.iter().find(|source| source.path == "server/src/config/settings.rs").unwrap();
+    let fields: Vec<&str> = table
+        .code()
+        .filter_map(|(_, line)| line.trim_start().strip_prefix('"')?.split_once("\" "))
+        .filter_map(|(_, rest)| Some(rest.split_once(':')?.0))
+        .filter(|field| words(field).eq([*field]))
+        .collect();
+    assert!(fields.len() > 20, "the table of settings is read: {fields:?}");
+    let complaints: Vec<String> = fields
+        .iter()
+        .filter(|field| !READ_ELSEWHERE.contains(*field))
+        .filter(|field| {
+            let readers = sources.iter().filter(|source| source.path.starts_with("server/src/"));
+            let mut readers =
+                readers.filter(|source| !is_config(&source.path) && !source.path.contains("tests"));
+            !readers.any(|source| source.code_line_with(field).is_some())
+        })
+        .map(|field| (*field).to_owned())
+        .collect();
+    none("settings that change nothing", &complaints);
+}

@@ -168,8 +168,6 @@ choice! {
 choice! {
     /// What is done to a commit-log segment before the first message is written into it.
     PrepareMode {
-        /// Nothing: the file gets its length only.
-        Off = "off",
         /// Its blocks are allocated.
         Allocate = "allocate",
         /// Its blocks are allocated, zero-filled and synced.
