@@ -51,6 +51,8 @@ fn pull(store: &BenchStore, samples: usize, name: &str, filter: Filter) -> Figur
             queue_offset: store.shard().queues().min_offset(queue),
             message_count_max: GROUP,
             bytes_max: 256 * 1024,
+            cold_message_count_max: GROUP,
+            cold_bytes_max: 256 * 1024,
             filter: filter.clone(),
         };
         out.clear();
