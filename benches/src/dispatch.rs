@@ -43,10 +43,11 @@ pub fn run(run: &Run) -> Result<Vec<Figure>, Problem> {
             ack.copied(GROUP * size_of::<Receipt>());
             ack.end_sample(GROUP);
             dispatch.time(|| store.shard().dispatch());
-            let shard = store.shard();
-            assert_eq!(shard.dispatched_end(), shard.log().end(), "everything is dispatched");
-            dispatch.check_number(shard.queues().max_offset(store.queue(0)).get());
-            drop(shard);
+            {
+                let shard = store.shard();
+                assert_eq!(shard.dispatched_end(), shard.log().end(), "everything is dispatched");
+                dispatch.check_number(shard.queues().max_offset(store.queue(0)).get());
+            }
             dispatch.copied(GROUP * size_of::<Entry>());
             dispatch.end_sample(GROUP);
             store.settle().await;

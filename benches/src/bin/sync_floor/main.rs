@@ -122,7 +122,7 @@ fn one_round(
     load: Load,
     number: usize,
 ) -> Result<Round, Problem> {
-    let (ours, floor) = if number % 2 == 0 {
+    let (ours, floor) = if number.is_multiple_of(2) {
         let ours = engine.measure(load)?;
         (ours, plain.measure(load)?)
     } else {
