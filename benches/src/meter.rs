@@ -193,7 +193,7 @@ mod tests {
         });
         assert!(!figure.is_failed(), "{figure:?}");
         let mut growing = Vec::new();
-        let figure = meter_of(3, |sample| growing.push(sample));
+        let figure = meter_of(SAMPLES_WARMING, |sample| growing.push(sample));
         assert!(growing.capacity() > SAMPLES_WARMING && figure.is_failed(), "{figure:?}");
     }
 

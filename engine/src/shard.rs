@@ -42,6 +42,7 @@ use crate::{
     },
     write::{
         ack::{AckQueue, Outcome, Receipt},
+        age::UnwrittenAge,
         flush::{Fence, Flush, FlushCounters},
     },
 };
@@ -125,6 +126,7 @@ pub struct Shard<R: Runtime> {
     settings: ShardSettings,
     log: CommitLog<R>,
     flush: Flush,
+    unwritten_age: UnwrittenAge,
     acks: AckQueue,
     pending: VecDeque<Pending>,
     confirmed_end: LogOffset,
@@ -185,6 +187,7 @@ impl<R: Runtime> Shard<R> {
             settings,
             log: parts.log,
             flush: parts.flush,
+            unwritten_age: UnwrittenAge::default(),
             acks: AckQueue::default(),
             pending: VecDeque::new(),
             confirmed_end: end,
@@ -215,8 +218,13 @@ impl<R: Runtime> Shard<R> {
 
     // ---- append ----------------------------------------------------------------------------------------------
 
-    /// Whether any message within the size limits can be appended now.
-    pub fn has_room(&self) -> Result<(), NoRoom> {
+    /// Whether any message within the size limits can be appended at `now`, which begins to count as its age if it is.
+    pub fn has_room(&mut self, now: Instant) -> Result<(), NoRoom> {
+        let is_lossy =
+            matches!(self.flush.mode(), crate::write::flush::FlushMode::Async(_)) && !self.log.is_mapped();
+        if is_lossy && self.unwritten_age.is_too_old(self.flush.written_end(), self.log.end(), now) {
+            return Err(NoRoom::Unwritten);
+        }
         if self.log.end().since(self.flush.written_end()) > UNWRITTEN_BYTES_MAX {
             return Err(NoRoom::Unwritten);
         }

@@ -1,4 +1,6 @@
-//! From an accepted message to a kept promise: [`flush`] makes the log durable, [`ack`] answers who waits.
+//! From an accepted message to a kept promise: [`flush`] makes the log durable, [`ack`] answers who waits,
+//! [`age`] bounds what a kill may cost where nobody waits.
 
 pub mod ack;
+pub mod age;
 pub mod flush;

@@ -191,6 +191,7 @@ impl Judged {
         killed_ns: Option<u64>,
     ) -> Losses {
         let mut losses = Losses::default();
+        let ended_ns = killed_ns.map(|killed_ns| acknowledging_ended_ns(logs, killed_ns));
         let allowance_us = match promise {
             Promise::All => None,
             Promise::AllButLast { ms } => {
@@ -204,7 +205,7 @@ impl Judged {
             if new.is_empty() {
                 continue;
             }
-            let ages_us = ages_us(log, killed_ns);
+            let ages_us = ages_us(log, ended_ns);
             for sequence in new {
                 let age_us = ages_us.get(&sequence).copied();
                 losses.lost += 1;
@@ -218,10 +219,17 @@ impl Judged {
     }
 }
 
-/// How long before the kill recent messages were acknowledged, in microseconds; none without a kill.
-fn ages_us(log: &ProducerLog, killed_ns: Option<u64>) -> HashMap<u64, u64> {
-    let Some(killed_ns) = killed_ns else { return HashMap::new() };
-    log.recent().map(|acked| (acked.sequence, killed_ns.saturating_sub(acked.at_ns) / 1_000)).collect()
+/// When the server stopped acknowledging: at the kill, or before it, when its disk stalled. A stalled server that
+/// acknowledges nothing more adds nothing to what a kill may cost, however long the stall lasts.
+fn acknowledging_ended_ns(logs: &[ProducerLog], killed_ns: u64) -> u64 {
+    let last_ns = logs.iter().flat_map(ProducerLog::recent).map(|acked| acked.at_ns).max();
+    last_ns.map_or(killed_ns, |last_ns| last_ns.min(killed_ns))
+}
+
+/// How long before the end of acknowledging recent messages were acknowledged, in microseconds; none without a kill.
+fn ages_us(log: &ProducerLog, ended_ns: Option<u64>) -> HashMap<u64, u64> {
+    let Some(ended_ns) = ended_ns else { return HashMap::new() };
+    log.recent().map(|acked| (acked.sequence, ended_ns.saturating_sub(acked.at_ns) / 1_000)).collect()
 }
 
 impl Audited {
@@ -295,7 +303,7 @@ fn faults(totals: &Totals, promise: Promise, judge_order: bool) -> Vec<String> {
         Promise::All => "acknowledged messages are lost; the mode promises to keep all".to_owned(),
         Promise::AllButLast { ms } => {
             format!(
-                "lost messages were acknowledged more than {ms} ms before the kill; the mode promises to keep those"
+                "lost messages were acknowledged more than {ms} ms before the last acknowledgement ahead of the kill; the mode promises to keep those"
             )
         }
     };
@@ -366,7 +374,7 @@ impl Audit<'_> {
         let all = whole(totals.acked);
         match self.promise {
             Promise::AllButLast { ms } if totals.lost > 0 => format!(
-                "Of {all} acknowledged messages {}{kills} are missing, all acknowledged within the last {ms} ms (and a margin of {} ms) before a kill, as the mode allows.",
+                "Of {all} acknowledged messages {}{kills} are missing, all acknowledged within the last {ms} ms (and a margin of {} ms) in which anything was acknowledged before a kill, as the mode allows.",
                 whole(totals.lost),
                 self.plan.margin.as_millis()
             ),
@@ -396,16 +404,21 @@ mod tests {
     }
 
     fn judge(promise: Promise, killed_ms: Option<u64>) -> Losses {
-        let log = log(&[70, 79, 81, 99]);
+        let log = log(&[70, 78, 81, 99]);
         let killed_ns = killed_ms.map(|ms| ms * 1_000_000);
         let found = Found::new(1);
         Judged::default().judge(&[log], &found, promise, Duration::ZERO, killed_ns)
     }
 
     #[test]
-    fn only_the_last_milliseconds_before_the_kill_are_excused() {
+    fn only_the_last_milliseconds_of_acknowledging_are_excused() {
         let losses = judge(Promise::AllButLast { ms: 20 }, Some(100));
-        assert_eq!(losses, Losses { lost: 4, beyond_promise: 2, oldest_us: Some(30_000) });
+        assert_eq!(losses, Losses { lost: 4, beyond_promise: 2, oldest_us: Some(29_000) });
+        assert_eq!(
+            judge(Promise::AllButLast { ms: 20 }, Some(5_000)),
+            losses,
+            "a stall before the kill adds nothing"
+        );
         assert_eq!(judge(Promise::All, Some(100)).beyond_promise, 4);
         assert_eq!(judge(Promise::AllButLast { ms: 20 }, None).beyond_promise, 4);
     }

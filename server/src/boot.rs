@@ -77,11 +77,11 @@ fn serve(args: &ServeArgs) -> Result<(), StartError> {
     for note in &loaded.notes {
         crate::log::warn(&note.to_string());
     }
-    let settings = loaded.settings;
+    let mut settings = loaded.settings;
     if args.check {
         return print_line(&settings.to_toml());
     }
-    let root = &settings.store_path_root_dir;
+    let root = &settings.store_path_root_dir.clone();
     let facts = Facts::gather(root).map_err(|error| {
         StartError(format!(
             "cannot look at the {error}; choose a directory that this user may use with --data"
@@ -95,7 +95,7 @@ fn serve(args: &ServeArgs) -> Result<(), StartError> {
     let helper_cores = helper_cores(&facts, &placement);
     move_to_cores(&helper_cores)?;
     crate::log::start();
-    raise_open_files(settings.max_connections, placement.shards.len());
+    raise_open_files(&mut settings, placement.shards.len());
     let stop = StopSignal::new();
     watch_signals(&stop)?;
     let mut threads = Vec::new();
@@ -310,21 +310,26 @@ fn move_to_cores(cores: &[usize]) -> Result<(), StartError> {
 }
 
 /// Lets the process open as many files as the system permits it: the usual soft limit of 1024 is there for programs that
-/// use select(). Says so when even that is too few for the connections that may come.
-fn raise_open_files(connections_max: u32, shards: usize) {
+/// use select(). Where even that is too few for `maxConnections`, fewer are accepted, so that clients can't take the
+/// descriptors that the stores need.
+fn raise_open_files(settings: &mut config::Settings, shards: usize) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     let is_raised = setrlimit(Resource::Nofile, raised).is_ok();
     let allowed = if is_raised { limit.maximum } else { limit.current };
-    let wanted = (u64::from(connections_max) + FILES_PER_SHARD) * shards as u64;
-    if let Some(allowed) = allowed.filter(|allowed| *allowed < wanted) {
-        crate::log::warn(&format!(
-            "this process may open {allowed} files, fewer than {shards} × maxConnections ({connections_max}) and the \
-             stores need: further connections will wait; raise it with `ulimit -n {wanted}` or LimitNOFILE={wanted} in \
-             the unit file, or lower maxConnections"
-        ));
-    }
+    let shards = shards as u64;
+    let asked = settings.max_connections;
+    let wanted = (u64::from(asked) + FILES_PER_SHARD) * shards;
+    let Some(allowed) = allowed.filter(|allowed| *allowed < wanted) else { return };
+    let each = allowed / shards;
+    let used = each.saturating_sub(FILES_PER_SHARD).max(each / 2).max(1);
+    settings.max_connections = u32::try_from(used).unwrap_or(asked).min(asked);
+    crate::log::warn(&format!(
+        "this process may open {allowed} files: maxConnections is {} instead of {asked}, the stores need the rest; raise \
+         it with `ulimit -n {wanted}` or LimitNOFILE={wanted} in the unit file",
+        settings.max_connections
+    ));
 }
 
 /// Files of a store, rings and the process' own.

@@ -56,11 +56,23 @@ pub async fn accept_loop<R: Runtime, S: Service<R>>(
     stopped: engine::io::event::Event,
 ) {
     let accepting = async {
+        let mut is_warned = false;
         loop {
             match listener.accept().await {
-                Ok(stream) => admit(&runtime, &service, stream),
+                Ok(stream) => {
+                    is_warned = false;
+                    admit(&runtime, &service, stream);
+                }
                 // Out of descriptors, or the peer is gone already: the next one may do better.
-                Err(_) => runtime.sleep(ACCEPT_REST).await,
+                Err(error) => {
+                    if !std::mem::replace(&mut is_warned, true) {
+                        let address = listener.local_address();
+                        crate::log::warn(&format!(
+                            "cannot accept connections on {address}: {error}; trying again"
+                        ));
+                    }
+                    runtime.sleep(ACCEPT_REST).await;
+                }
             }
         }
     };

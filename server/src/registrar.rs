@@ -344,3 +344,6 @@ impl<S: Stream> Link<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,6 @@
-//! Rules of the project that need code to check. They look at the sources of all crates, not at their behaviour.
+//! The benchmark programs at toy size, as processes: that they run, end well, and keep what they promise.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
-#![expect(clippy::unwrap_used, reason = "tests; clippy sees only functions marked as tests as such")]
-
-mod dependencies;
-mod documents;
-mod sources;
-mod tidy;
+mod micro;
+mod null_server;
+mod sync_floor;

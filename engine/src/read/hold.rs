@@ -31,8 +31,9 @@ pub struct HeldPull {
 pub struct Holds {
     next_id: u64,
     held: HashMap<u64, HeldPull>,
-    by_queue: HashMap<QueueIndex, Vec<u64>>,
-    by_connection: HashMap<u64, Vec<u64>>,
+    // Sets, not lists: thousands may wait in one queue or for one connection, and end one after the other.
+    by_queue: HashMap<QueueIndex, BTreeSet<u64>>,
+    by_connection: HashMap<u64, BTreeSet<u64>>,
     /// When to look at which hold: its end, or the next recheck.
     times: BTreeSet<(Instant, u64)>,
     time_of: HashMap<u64, Instant>,
@@ -46,6 +47,12 @@ impl Holds {
         self.held.len()
     }
 
+    /// How many of them wait for one connection.
+    #[must_use]
+    pub fn len_of(&self, connection: u64) -> usize {
+        self.by_connection.get(&connection).map_or(0, BTreeSet::len)
+    }
+
     /// Whether none waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -56,8 +63,8 @@ impl Holds {
     pub fn hold(&mut self, pull: HeldPull, now: Instant) {
         let id = self.next_id;
         self.next_id += 1;
-        self.by_queue.entry(pull.pull.queue).or_default().push(id);
-        self.by_connection.entry(pull.reply_to.connection).or_default().push(id);
+        self.by_queue.entry(pull.pull.queue).or_default().insert(id);
+        self.by_connection.entry(pull.reply_to.connection).or_default().insert(id);
         self.schedule(id, pull.deadline.min(now + RECHECK));
         self.held.insert(id, pull);
     }
@@ -143,9 +150,9 @@ impl Holds {
     }
 }
 
-fn remove_from<Key: std::hash::Hash + Eq>(index: &mut HashMap<Key, Vec<u64>>, key: Key, id: u64) {
+fn remove_from<Key: std::hash::Hash + Eq>(index: &mut HashMap<Key, BTreeSet<u64>>, key: Key, id: u64) {
     if let Some(ids) = index.get_mut(&key) {
-        ids.retain(|other| *other != id);
+        ids.remove(&id);
         if ids.is_empty() {
             index.remove(&key);
         }

@@ -12,7 +12,7 @@ use engine::{
     commit_log::Backend,
     io::{
         Runtime,
-        script::{InFlightFate, PowerCut, ScriptRuntime},
+        script::{InFlightFate, Kind, PowerCut, ScriptRuntime},
     },
     metadata::{self, Generation, MetadataWriter},
     store::StoreSettings,
@@ -21,7 +21,7 @@ use engine::{
 
 use crate::{
     oracle::{Crash, Journal, judge},
-    rig::{ASYNC_DIRECT, ASYNC_MAPPED, DSYNC, FDATASYNC, MAPPED, ROOT, Rig, settings},
+    rig::{ASYNC_DIRECT, ASYNC_MAPPED, DSYNC, FDATASYNC, MAPPED, ROOT, Rig, on_log, settings},
 };
 
 /// Small files: a few messages fill a segment.
@@ -54,6 +54,21 @@ struct Left {
 impl Left {
     fn new() -> Left {
         Left { journal: Rc::default(), small_file: SmallFile::default() }
+    }
+
+    fn fork(&self) -> Left {
+        let journal = Rc::new(RefCell::new(self.journal.borrow().fork()));
+        Left { journal, small_file: self.small_file.clone() }
+    }
+
+    /// What must be there when the life has ended so.
+    fn after(&self, finished: bool, crash: Crash) -> Left {
+        let left = self.fork();
+        match finished {
+            true => left.journal.borrow_mut().on_clean_stop(),
+            false => left.journal.borrow_mut().on_crash(crash),
+        }
+        left
     }
 }
 
@@ -149,8 +164,9 @@ fn images(runtime: &ScriptRuntime, seed: u64) -> Vec<(Crash, &'static str, Scrip
     ]
 }
 
-/// A second life on what the first one left: judged when opened, used a little, stopped, judged again.
-fn second_life(image: &ScriptRuntime, settings: &StoreSettings, left: &Left) {
+/// A second life on what the first one left: judged when opened, then, if `used`, a little more is sent, the store
+/// is stopped and judged again.
+fn second_life(image: &ScriptRuntime, settings: &StoreSettings, left: &Left, used: bool) {
     let journal = Rc::clone(&left.journal);
     let rig = Rig::reopen(image, settings.clone(), &journal);
     image.block_on(async {
@@ -158,6 +174,17 @@ fn second_life(image: &ScriptRuntime, settings: &StoreSettings, left: &Left) {
         let found = metadata::load(image, &SmallFile::path(), parse_count).await.unwrap().unwrap_or(0);
         let (least, most) = (left.small_file.durable(), left.small_file.count.get());
         assert!((least..=most).contains(&found), "topics.json says {found}, not {least} to {most}");
+    });
+    if used {
+        use_and_stop(rig, settings);
+    } else {
+        image.end();
+    }
+}
+
+fn use_and_stop(rig: Rig, settings: &StoreSettings) {
+    let journal = Rc::clone(&rig.journal);
+    rig.runtime.block_on(async {
         for len in [10, 900] {
             rig.send_patiently("TopicA", 0, &[len]).await.unwrap();
         }
@@ -191,29 +218,45 @@ fn at_place(what: &str, test: impl FnOnce()) {
     test();
 }
 
-/// A crash at each operation of a life.
-fn check_every_operation(way: (Backend, FlushMode), seed: u64) {
-    let settings = small(way);
-    let mut kept = 0;
-    for number in 1.. {
-        let runtime = ScriptRuntime::new(seed);
+/// How a life goes.
+#[derive(Clone, Copy, Debug)]
+struct Course {
+    way: (Backend, FlushMode),
+    seed: u64,
+    /// Syncs take so long that several groups are written meanwhile.
+    slow_sync: bool,
+    /// What is ready at one time runs in any order.
+    shuffled: bool,
+}
+
+impl Course {
+    /// A life that ends at operation `number` at the latest: the world then, and whether it had ended before.
+    fn live(self, number: u64, settings: &StoreSettings) -> (ScriptRuntime, Left, bool) {
+        let runtime = ScriptRuntime::new(self.seed);
+        runtime.set_shuffled(self.shuffled);
+        if self.slow_sync {
+            runtime.plan().add(on_log(Kind::SyncData).delay(Duration::from_millis(40)));
+        }
         let left = Left::new();
         runtime.plan().stop_at(number);
-        let finished = runtime.try_block_on(life(runtime.clone(), settings.clone(), &left, seed)).is_some();
-        let number_sent = left.journal.borrow().sent.len();
-        for (crash, how, image) in images(&runtime, seed ^ number) {
-            let left = Left {
-                journal: Rc::new(RefCell::new(left.journal.borrow().fork())),
-                small_file: left.small_file.clone(),
-            };
-            if finished {
-                left.journal.borrow_mut().on_clean_stop();
-            } else {
-                left.journal.borrow_mut().on_crash(crash);
-            }
+        let finished =
+            runtime.try_block_on(life(runtime.clone(), settings.clone(), &left, self.seed)).is_some();
+        (runtime, left, finished)
+    }
+}
+
+/// A crash at each operation of a life.
+fn check_life(course: Course) {
+    let settings = small(course.way);
+    let mut kept = 0;
+    for number in 1.. {
+        let (runtime, left, finished) = course.live(number, &settings);
+        for (kind, (crash, how, image)) in (0..).zip(images(&runtime, course.seed ^ number)) {
+            let left = left.after(finished, crash);
             kept = left.journal.borrow().kept_count().max(kept);
-            let what = format!("{way:?}, seed {seed}, operation {number}, {number_sent} sent, {how}");
-            at_place(&what, || second_life(&image, &settings, &left));
+            let what = format!("{course:?}, operation {number}, {how}");
+            let used = (number + kind) % 3 == 0;
+            at_place(&what, || second_life(&image, &settings, &left, used));
         }
         runtime.end();
         if finished {
@@ -224,27 +267,70 @@ fn check_every_operation(way: (Backend, FlushMode), seed: u64) {
     }
 }
 
-#[test]
-fn a_crash_at_any_operation_loses_nothing_that_fdatasync_promised() {
-    check_every_operation(FDATASYNC, 1);
+/// A crash at each operation of the opening after a crash, for some crashes.
+fn check_openings(course: Course) {
+    let settings = small(course.way);
+    for number in (5..).step_by(17) {
+        let (runtime, left, finished) = course.live(number, &settings);
+        if finished {
+            assert!(number > 60, "a life has more than {number} operations");
+            return;
+        }
+        let mut first_images = images(&runtime, course.seed ^ number);
+        let pick = usize::try_from(number).unwrap() % first_images.len();
+        let (first_crash, first_how, first_image) = first_images.swap_remove(pick);
+        let (first_left, harder) = (left.after(false, first_crash), left.after(false, Crash::PowerCut));
+        for opening in 1.. {
+            let world = first_image.disk().kill_image(InFlightFate::Absent);
+            let left = first_left.fork();
+            world.plan().stop_at(opening);
+            let open = Rig::open(world.clone(), settings.clone(), Rc::clone(&left.journal));
+            let what = format!("{course:?}, operation {number}, {first_how}, opening at {opening}");
+            let opened = world.try_block_on(open);
+            if let Some(Err(error)) = &opened {
+                panic!("{what}: {error}");
+            }
+            for (kind, (crash, how, image)) in (0..).zip(images(&world, course.seed ^ number ^ opening)) {
+                // What a kill left may still be in memory only until the opening is done.
+                let lost_power = opened.is_none() && crash == Crash::PowerCut;
+                let left = if lost_power { harder.fork() } else { left.after(false, crash) };
+                let used = (opening + kind) % 5 == 0;
+                at_place(&format!("{what}, {how}"), || second_life(&image, &settings, &left, used));
+            }
+            world.end();
+            if opened.is_some() {
+                assert!(opening > 15, "an opening has more than {opening} operations");
+                break;
+            }
+        }
+        runtime.end();
+    }
 }
 
-#[test]
-fn a_crash_at_any_operation_loses_nothing_that_dsync_promised() {
-    check_every_operation(DSYNC, 2);
+/// A test for each way to flush.
+macro_rules! for_each_way {
+    ($check:ident, $courses:expr, $($name:ident = $way:expr, $seed:literal;)+) => {$(
+        #[test]
+        fn $name() {
+            for (more, slow_sync, shuffled) in $courses {
+                $check(Course { way: $way, seed: $seed + more, slow_sync, shuffled });
+            }
+        }
+    )+};
 }
 
-#[test]
-fn a_crash_at_any_operation_loses_nothing_that_a_mapped_log_promised() {
-    check_every_operation(MAPPED, 3);
+for_each_way! { check_life, [(0, false, false), (100, true, false), (200, true, true)],
+    a_crash_at_any_operation_loses_nothing_that_fdatasync_promised = FDATASYNC, 1;
+    a_crash_at_any_operation_loses_nothing_that_dsync_promised = DSYNC, 2;
+    a_crash_at_any_operation_loses_nothing_that_a_mapped_log_promised = MAPPED, 3;
+    a_crash_at_any_operation_of_async_flush_loses_only_what_was_not_written_or_synced = ASYNC_DIRECT, 4;
+    a_crash_at_any_operation_of_async_flush_on_a_map_loses_only_what_was_not_synced = ASYNC_MAPPED, 5;
 }
 
-#[test]
-fn a_crash_at_any_operation_of_async_flush_loses_only_what_was_not_written() {
-    check_every_operation(ASYNC_DIRECT, 4);
-}
-
-#[test]
-fn a_crash_at_any_operation_of_async_flush_on_a_map_loses_only_what_was_not_synced() {
-    check_every_operation(ASYNC_MAPPED, 5);
+for_each_way! { check_openings, [(0, true, false)],
+    a_crash_at_any_operation_of_an_opening_loses_nothing_that_fdatasync_promised = FDATASYNC, 11;
+    a_crash_at_any_operation_of_an_opening_loses_nothing_that_dsync_promised = DSYNC, 12;
+    a_crash_at_any_operation_of_an_opening_loses_nothing_that_a_mapped_log_promised = MAPPED, 13;
+    a_crash_at_any_operation_of_an_opening_loses_nothing_of_async_flush = ASYNC_DIRECT, 14;
+    a_crash_at_any_operation_of_an_opening_loses_nothing_of_async_flush_on_a_map = ASYNC_MAPPED, 15;
 }

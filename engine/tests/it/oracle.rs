@@ -39,13 +39,6 @@ pub struct Sent {
     pub life: usize,
 }
 
-/// What survived a life that a crash ended.
-#[derive(Clone, Copy, Debug)]
-pub struct LifeEnd {
-    pub written: LogOffset,
-    pub flushed: LogOffset,
-}
-
 /// What ended a life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
@@ -66,7 +59,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    pub fn begin_life(&mut self, store: &Store<ScriptRuntime>, _runtime: &ScriptRuntime) {
+    pub fn begin_life(&mut self, store: &Store<ScriptRuntime>) {
         self.lives += 1;
         self.shard = Some(Rc::clone(&store.shard));
         self.way = Some((store.settings().backend, store.settings().flush));
@@ -91,22 +84,24 @@ impl Journal {
     pub fn on_crash(&mut self, crash: Crash) {
         let Some(shard) = self.shard.take() else { return };
         let shard = shard.borrow();
-        let end = LifeEnd { written: shard.written_end(), flushed: shard.flushed_end() };
+        let (written, flushed) = (shard.written_end(), shard.flushed_end());
         let (backend, flush) = self.way.unwrap();
         for number in 0..self.sent.len() {
             let sent = &self.sent[number];
-            if sent.life != self.lives || !self.is_acknowledged(number) {
+            // Whatever a consumer may have seen counts as promised.
+            let is_promised = self.is_acknowledged(number) || sent.end <= shard.dispatched_end();
+            if sent.life != self.lives || !is_promised {
                 continue;
             }
             let survives = match (flush, backend, crash) {
                 (FlushMode::Sync(_), ..) => {
-                    assert!(sent.end <= end.flushed, "message {number} was acknowledged before its flush");
+                    assert!(sent.end <= flushed, "message {number} was promised before its flush");
                     true
                 }
                 // A mapped log is in the page cache.
                 (FlushMode::Async(_), Backend::Mapped, Crash::Kill) => true,
-                (FlushMode::Async(_), Backend::Direct, Crash::Kill) => sent.end <= end.written,
-                (FlushMode::Async(_), _, Crash::PowerCut) => sent.end <= end.flushed,
+                (FlushMode::Async(_), Backend::Direct, Crash::Kill) => sent.end <= written,
+                (FlushMode::Async(_), _, Crash::PowerCut) => sent.end <= flushed,
             };
             if survives {
                 self.kept.insert(number);

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use engine::{
     commit_log::{Backend, NoRoom, record::BLANK_BYTES},
-    io::script::{EIO, ENOSPC, Kind, Operation, Rule, ScriptRuntime},
+    io::{
+        Runtime,
+        script::{EIO, ENOSPC, Kind, Operation, Rule, ScriptRuntime},
+    },
     shard::AppendError,
     store::StoreSettings,
     write::{ack::Outcome, flush::FlushMode},
@@ -168,10 +171,14 @@ fn asking_for_room_for_the_largest_message_has_the_next_file_made() {
     for way in SYNC_WAYS {
         let rig = rig(way);
         send_record(&rig, 300);
-        assert_eq!(rig.shard.borrow().has_room(), Err(NoRoom::NextFile), "the largest fills a file");
+        assert_eq!(
+            rig.shard.borrow_mut().has_room(rig.runtime.now()),
+            Err(NoRoom::NextFile),
+            "the largest fills a file"
+        );
         let room = rig.shard.borrow().room.clone();
         rig.runtime.block_on(async {
-            while rig.shard.borrow().has_room().is_err() {
+            while rig.shard.borrow_mut().has_room(rig.runtime.now()).is_err() {
                 room.wait().await;
             }
         });

@@ -139,6 +139,8 @@ pub struct Connections<R: Runtime> {
     dirty: Vec<ConnectionKey>,
     limits: ConnectionLimits,
     counters: ConnectionCounters,
+    /// Of those refused, how many the log has told of.
+    refused_told: u64,
     second: u64,
     owner: ThreadMark,
 }
@@ -160,6 +162,7 @@ impl<R: Runtime> Connections<R> {
             dirty: Vec::new(),
             limits,
             counters: ConnectionCounters::default(),
+            refused_told: 0,
             second: 0,
             owner,
         }
@@ -334,6 +337,14 @@ impl<R: Runtime> Connections<R> {
     /// A second passed: closes the sockets of those that were idle too long.
     pub fn on_second(&mut self) {
         self.second += 1;
+        let refused = self.counters.refused - self.refused_told;
+        if refused > 0 {
+            self.refused_told = self.counters.refused;
+            crate::log::warn(&format!(
+                "{refused} connections were closed as they came: {} are open, no more are accepted; see maxConnections",
+                self.open_count
+            ));
+        }
         let Some(limit) = self.second.checked_sub(self.limits.idle_seconds_max) else { return };
         for slot in &self.slots {
             if let Some(connection) = &slot.connection

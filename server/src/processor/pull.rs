@@ -35,6 +35,8 @@ use crate::{
 const HOLD_MAX: Duration = Duration::from_secs(25);
 /// Most cold pulls under way on one core; further ones wait their turn.
 pub(crate) const COLD_PULLS_MAX: usize = 64;
+/// Most pulls held for one connection, so that one peer can't take all places. A client has one per queue.
+const HELD_OF_A_CONNECTION_MAX: usize = 8192;
 /// Most that wait for their turn; connections that ask for more are not read from meanwhile.
 const COLD_WAITING_MAX: usize = 4096;
 
@@ -198,8 +200,7 @@ impl<R: Runtime> Broker<R> {
         let is_waiting = pulled.status == PullStatus::OffsetOverflowOne
             || (pulled.status == PullStatus::NoMessageInQueue && pull.queue_offset == QueueOffset::ZERO);
         if let (true, Some(wait)) = (is_waiting, wait) {
-            let has_room = self.shard.borrow().holds().len() < self.settings.max_held_pulls as usize;
-            if has_room && !self.is_stopping() {
+            if self.may_hold(to) {
                 let now = self.runtime.now();
                 let held = HeldPull { reply_to: to, pull, deadline: now + wait };
                 self.shard.borrow_mut().holds_mut().hold(held, now);
@@ -211,6 +212,15 @@ impl<R: Runtime> Broker<R> {
             }
         }
         self.answer_pull(to, pull.queue_offset, pulled);
+    }
+
+    /// Whether one more pull of this connection may be held.
+    fn may_hold(&self, to: ReplyTo) -> bool {
+        let shard = self.shard.borrow();
+        let holds = shard.holds();
+        holds.len() < self.settings.max_held_pulls as usize
+            && holds.len_of(to.connection) < HELD_OF_A_CONNECTION_MAX
+            && !self.is_stopping()
     }
 
     fn answer_pull(&mut self, to: ReplyTo, asked: QueueOffset, pulled: Pulled) {

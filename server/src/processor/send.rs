@@ -399,12 +399,12 @@ impl<R: Runtime> Broker<R> {
     }
 
     fn room(&self) -> Result<(), NoSend> {
-        let shard = self.shard.borrow();
+        let mut shard = self.shard.borrow_mut();
         if shard.fence().is_some() {
             drop(shard);
             return Err(NoSend::Refused((response::SERVICE_NOT_AVAILABLE, self.fence_remark())));
         }
-        if shard.has_room().is_ok() {
+        if shard.has_room(self.runtime.now()).is_ok() {
             return Ok(());
         }
         if let Some(error) = shard.file_error() {

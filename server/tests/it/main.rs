@@ -4,6 +4,7 @@
 //! Tools first: `wire` is a small remoting client, `ask` the requests that clients send, `world` a broker on the
 //! scripted runtime, `process` a real one that ends with its test.
 #![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 
 mod wire;
 mod ask;

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
 
 use crate::{
     ask,
@@ -25,7 +25,9 @@ fn name_server(port: u16) -> (Process, SocketAddr) {
 
 /// A port where connecting is refused, and what keeps it from everybody else.
 fn port_that_nobody_listens_on() -> (OwnedFd, u16) {
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    // The children must not keep it too.
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap();
     bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = SocketAddrV4::try_from(getsockname(&socket).unwrap()).unwrap();
     (socket, address.port())

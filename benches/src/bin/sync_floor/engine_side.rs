@@ -16,17 +16,17 @@ use engine::{
     derive::consume_queue::QueueIndex,
     error::StoreError,
     io::{
-        Runtime,
+        BLOCK_BYTES, Runtime,
         ring::{self, RingOptions, RingRuntime},
     },
     offset::LogOffset,
     shard::Shard,
     stages::{QueueRhythm, SharedShard},
     store::{Store, StoreSettings},
-    write::flush::{FlushMode, SyncMethod},
+    write::flush::FlushMode,
 };
 
-use super::{BODY_BYTES, BYTES_MAX, GROUP_BYTES_MAX, Load, Measured, Problem};
+use super::{BODY_BYTES, Load, Measured, Plan, Problem};
 
 /// A store on a thread of its own.
 pub struct Engine {
@@ -37,22 +37,17 @@ pub struct Engine {
 
 impl Engine {
     /// Opens a store at `root` and waits until it is prepared.
-    pub fn start(
-        root: &Path,
-        method: SyncMethod,
-        core: Option<usize>,
-        measurements: usize,
-    ) -> Result<Engine, Problem> {
+    pub fn start(root: &Path, plan: Plan) -> Result<Engine, Problem> {
         let (orders, ordered) = mpsc::channel();
         let (results_in, results) = mpsc::channel();
         let options = RingOptions {
             name: "engine".to_owned(),
-            core,
+            core: plan.core,
             helper_cores: Vec::new(),
             buffer_bytes: RING_BYTES,
             spin_before_park: Duration::ZERO,
         };
-        let settings = settings(root.to_path_buf(), method, measurements);
+        let settings = settings(root.to_path_buf(), plan);
         let task =
             move |runtime: RingRuntime| async move { serve(runtime, settings, ordered, results_in).await };
         let thread = ring::start(options, task).map_err(|error| format!("cannot start a thread: {error}"))?;
@@ -129,7 +124,7 @@ async fn measure(
 ) -> Result<Measured, Problem> {
     let body = vec![0x5A; BODY_BYTES];
     let message = message(&body);
-    let bytes_end = shard.borrow().log().end().plus(BYTES_MAX);
+    let bytes_end = shard.borrow().log().end().plus(load.bytes_max);
     let progress = shard.borrow().progress.clone();
     let until = Instant::now() + load.at_most;
     let mut took = Vec::new();
@@ -191,13 +186,12 @@ pub fn record_bytes() -> usize {
     message(&[0; BODY_BYTES]).record_bytes()
 }
 
-fn settings(root: PathBuf, method: SyncMethod, measurements: usize) -> StoreSettings {
-    let needed = 2 * (BYTES_MAX + GROUP_BYTES_MAX) * (measurements as u64 + 1);
+fn settings(root: PathBuf, plan: Plan) -> StoreSettings {
     StoreSettings {
         root,
         backend: Backend::Direct,
-        flush: FlushMode::Sync(method),
-        segment_bytes: needed,
+        flush: FlushMode::Sync(plan.method),
+        segment_bytes: (2 * plan.bytes_max + SPARE_BYTES).next_multiple_of(BLOCK_BYTES as u64),
         queue_file_bytes: 6_000_000,
         is_prepared: true,
         message_bytes_max: 1 << 20,
@@ -211,6 +205,8 @@ fn settings(root: PathBuf, method: SyncMethod, measurements: usize) -> StoreSett
     }
 }
 
+/// So that the segment isn't half full at the end, which is when the next one is made.
+const SPARE_BYTES: u64 = 1 << 20;
 const TOPIC: &str = "SyncFloor";
 const TAIL_CACHE_BYTES: usize = 8 << 20;
 const RING_BYTES: usize = TAIL_CACHE_BYTES + (16 << 20);

@@ -12,14 +12,13 @@ use std::{
 use engine::{io::BLOCK_BYTES, write::flush::SyncMethod};
 use rustix::fs::{Mode, OFlags};
 
-use super::{BYTES_MAX, GROUP_BYTES_MAX, GROUP_MAX, Load, Measured, Problem, engine_side::record_bytes};
+use super::{GROUP_MAX, Load, Measured, Plan, Problem, engine_side::record_bytes};
 
 /// See the module.
 pub struct Plain {
     path: PathBuf,
     file: OwnedFd,
-    method: SyncMethod,
-    core: Option<usize>,
+    plan: Plan,
     /// Where the records written so far end.
     end: u64,
     /// Length of the file.
@@ -28,25 +27,20 @@ pub struct Plain {
 
 impl Plain {
     /// Writes the file from end to end.
-    pub fn prepare(
-        path: &Path,
-        method: SyncMethod,
-        core: Option<usize>,
-        measurements: usize,
-    ) -> Result<Plain, Problem> {
+    pub fn prepare(path: &Path, plan: Plan) -> Result<Plain, Problem> {
         let failed = |error: rustix::io::Errno| format!("cannot write {}: {error}", path.display());
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::DIRECT | OFlags::CLOEXEC;
-        let flags = if method == SyncMethod::Dsync { flags | OFlags::DSYNC } else { flags };
+        let flags = if plan.method == SyncMethod::Dsync { flags | OFlags::DSYNC } else { flags };
         let filling =
             rustix::fs::open(path, flags - OFlags::DSYNC, Mode::RUSR | Mode::WUSR).map_err(failed)?;
-        let len = (BYTES_MAX + GROUP_BYTES_MAX) * (measurements as u64 + 1);
+        let len = (plan.bytes_max + PIECE_BYTES as u64).next_multiple_of(PIECE_BYTES as u64);
         let zeros = Blocks::new(PIECE_BYTES);
         for piece in 0..len / PIECE_BYTES as u64 {
             write_all(&filling, zeros.first(PIECE_BYTES), piece * PIECE_BYTES as u64).map_err(failed)?;
         }
         rustix::fs::fsync(&filling).map_err(failed)?;
         let file = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
-        Ok(Plain { path: path.to_path_buf(), file, method, core, end: 0, len })
+        Ok(Plain { path: path.to_path_buf(), file, plan, end: 0, len })
     }
 
     /// One measurement, on a thread of its own: this one isn't pinned.
@@ -57,7 +51,7 @@ impl Plain {
 
     /// The file, and how it is made durable.
     pub fn file(&self) -> (&Path, SyncMethod) {
-        (&self.path, self.method)
+        (&self.path, self.plan.method)
     }
 
     /// Length of the file.
@@ -67,14 +61,14 @@ impl Plain {
 
     fn measure_here(&mut self, load: Load) -> Result<Measured, Problem> {
         let failed = |error: rustix::io::Errno| format!("cannot write the plain file: {error}");
-        if let Some(core) = self.core {
+        if let Some(core) = self.plan.core {
             let mut cores = rustix::thread::CpuSet::new();
             cores.set(core);
             rustix::thread::sched_setaffinity(None, &cores).map_err(failed)?;
         }
         let blocks = Blocks::new(GROUP_MAX * record_bytes() + 2 * BLOCK_BYTES);
         let until = Instant::now() + load.at_most;
-        let bytes_end = self.end + BYTES_MAX;
+        let bytes_end = self.end + load.bytes_max;
         let mut took = Vec::new();
         while Instant::now() < until && self.end < bytes_end {
             let begun = Instant::now();
@@ -83,7 +77,7 @@ impl Plain {
             let len =
                 usize::try_from(self.end.next_multiple_of(BLOCK_BYTES as u64) - start).expect("a few blocks");
             write_all(&self.file, blocks.first(len), start).map_err(failed)?;
-            if self.method == SyncMethod::Fdatasync {
+            if self.plan.method == SyncMethod::Fdatasync {
                 rustix::fs::fdatasync(&self.file).map_err(failed)?;
             }
             took.push(begun.elapsed());
