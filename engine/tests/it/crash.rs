@@ -134,6 +134,7 @@ async fn life(runtime: ScriptRuntime, settings: StoreSettings, left: &Left, seed
             0 => rig.all_answered().await,
             1 => left.small_file.change(),
             2 => runtime.sleep(Duration::from_millis(dice.below(1500))).await,
+            3 => runtime.sleep(Duration::from_millis(dice.below(300))).await,
             _ => {}
         }
     }
@@ -223,6 +224,9 @@ fn at_place(what: &str, test: impl FnOnce()) {
     test();
 }
 
+/// Long enough that messages are appended and a checkpoint is written while a sync runs.
+const SLOW_SYNC: Duration = Duration::from_millis(400);
+
 /// How a life goes.
 #[derive(Clone, Copy, Debug)]
 struct Course {
@@ -240,7 +244,7 @@ impl Course {
         let runtime = ScriptRuntime::new(self.seed);
         runtime.set_shuffled(self.shuffled);
         if self.slow_sync {
-            runtime.plan().add(on_log(Kind::SyncData).delay(Duration::from_millis(40)));
+            runtime.plan().add(on_log(Kind::SyncData).delay(SLOW_SYNC));
         }
         let left = Left::new();
         runtime.plan().stop_at(number);
@@ -323,7 +327,7 @@ fn check_many_lives(course: Course) {
     for number in 0..12 {
         runtime.set_shuffled(course.shuffled);
         if course.slow_sync {
-            runtime.plan().add(on_log(Kind::SyncData).delay(Duration::from_millis(40)));
+            runtime.plan().add(on_log(Kind::SyncData).delay(SLOW_SYNC));
         }
         let stop_at = dice.below(170) + 1;
         runtime.plan().stop_at(stop_at);
