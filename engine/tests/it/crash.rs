@@ -13,7 +13,7 @@ use engine::{
     commit_log::Backend,
     io::{
         Runtime,
-        script::{InFlightFate, Kind, PowerCut, ScriptRuntime},
+        script::{InFlightFate, Kind, PowerCut, Rule, ScriptRuntime},
     },
     metadata::{self, Generation, MetadataWriter},
     store::StoreSettings,
@@ -22,7 +22,7 @@ use engine::{
 
 use crate::{
     oracle::{Crash, Journal, judge, judge_checkpoint},
-    rig::{ASYNC_DIRECT, ASYNC_MAPPED, DSYNC, FDATASYNC, MAPPED, ROOT, Rig, on_log, settings},
+    rig::{ASYNC_DIRECT, ASYNC_MAPPED, DSYNC, FDATASYNC, MAPPED, ROOT, Rig, settings},
 };
 
 /// Small files: a few messages fill a segment.
@@ -244,7 +244,7 @@ impl Course {
         let runtime = ScriptRuntime::new(self.seed);
         runtime.set_shuffled(self.shuffled);
         if self.slow_sync {
-            runtime.plan().add(on_log(Kind::SyncData).delay(SLOW_SYNC));
+            runtime.plan().add(Rule::of(Kind::SyncData).delay(SLOW_SYNC));
         }
         let left = Left::new();
         runtime.plan().stop_at(number);
@@ -327,7 +327,7 @@ fn check_many_lives(course: Course) {
     for number in 0..12 {
         runtime.set_shuffled(course.shuffled);
         if course.slow_sync {
-            runtime.plan().add(on_log(Kind::SyncData).delay(SLOW_SYNC));
+            runtime.plan().add(Rule::of(Kind::SyncData).delay(SLOW_SYNC));
         }
         let stop_at = dice.below(170) + 1;
         runtime.plan().stop_at(stop_at);
