@@ -1,6 +1,6 @@
 //! The `Runtime` on glommio: one pinned io_uring executor per core.
 //!
-//! Owns how an executor is started and where its helper threads run. Files are in [`file`], names in [`names`],
+//! Owns how an executor is started and where its helper threads run. Files are in [`mod@file`], names in [`names`],
 //! sockets in [`net`]. Nothing here decides anything about the store.
 //!
 //! glommio's rings carry file I/O and the waiting for sockets; receiving and sending themselves are direct
