@@ -22,7 +22,7 @@ use std::{
 
 use clap::Parser;
 use engine::io::{
-    Listener, Runtime,
+    Listener,
     event::Event,
     ring::{self, RingOptions},
 };
@@ -32,7 +32,7 @@ use crate::{
         self,
         cli::{Cli, Command, NamesrvArgs, ServeArgs},
     },
-    connection::table::ConnectionLimits,
+    connection::{self, table::ConnectionLimits},
     namesrv_service,
     placement::{Facts, Placement, ShardPlace, place},
     shard_server::{self, ShardError, ShardReady, ShardStart, explain_bind},
@@ -252,7 +252,7 @@ fn start_namesrv(
         spin_before_park: std::time::Duration::ZERO,
     };
     let thread = ring::start(options, move |runtime: ring::RingRuntime| async move {
-        let listener = match runtime.listen(address) {
+        let listener = match connection::listen(&runtime, address).await {
             Ok(listener) => listener,
             Err(error) => {
                 // The main thread waits for it.

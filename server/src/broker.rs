@@ -107,11 +107,12 @@ pub struct Broker<R: Runtime> {
     pub holds_changed: Event,
     /// Pulls and searches that wait for bytes from disk.
     pub(crate) cold_waiting: VecDeque<ColdPull>,
-    pub(crate) searches_waiting: Vec<(PendingSearch, Cold)>,
+    pub(crate) searches_waiting: VecDeque<(PendingSearch, Cold)>,
     pub(crate) push_opaque: i32,
     pub(crate) started: Instant,
     pub(crate) start_timestamp_ms: i64,
     pub(crate) cold_pulls: usize,
+    /// Tasks that search.
     pub(crate) searches: usize,
     /// Woken when a pull or search that needed the disk is done: another one can be taken.
     pub(crate) cold_room: Broadcast,
@@ -193,7 +194,7 @@ impl<R: Runtime> Broker<R> {
             cold_work: Event::new(),
             holds_changed: Event::new(),
             cold_waiting: VecDeque::new(),
-            searches_waiting: Vec::new(),
+            searches_waiting: VecDeque::new(),
             push_opaque: 0,
             cold_pulls: 0,
             searches: 0,

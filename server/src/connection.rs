@@ -43,10 +43,30 @@ pub type Shared<S> = Rc<RefCell<S>>;
 const RECEIVE_BYTES_MIN: usize = 8 * 1024;
 /// The same once a receive has filled its room: a deep pipeline comes in few calls.
 const RECEIVE_BYTES_DEEP: usize = 64 * 1024;
+/// How long a port that is in use is waited for, and how often it is tried.
+const LISTEN_PATIENCE: Duration = Duration::from_secs(1);
+const LISTEN_RETRY: Duration = Duration::from_millis(10);
 /// How long accepting rests after the process ran out of descriptors.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 /// A command that had to wait is brought again at least this often, whoever forgets to wake it.
 const LATER_RETRY: Duration = Duration::from_millis(50);
+
+/// Listens on `address`. Where it is in use this waits a little before it says so: the kernel closes the sockets of a
+/// process that was killed with a ring a moment after the process is gone, and a restart must find its port free.
+///
+/// # Errors
+/// Why not.
+pub async fn listen<R: Runtime>(runtime: &R, address: std::net::SocketAddr) -> std::io::Result<R::Listener> {
+    let until = runtime.now() + LISTEN_PATIENCE;
+    loop {
+        match runtime.listen(address) {
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && runtime.now() < until => {
+                runtime.sleep(LISTEN_RETRY).await;
+            }
+            outcome => return outcome,
+        }
+    }
+}
 
 /// Accepts connections until `stopped`, and serves each.
 pub async fn accept_loop<R: Runtime, S: Service<R>>(

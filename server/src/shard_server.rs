@@ -25,7 +25,7 @@ use crate::{
     client_registry::{ClientRegistry, ClientRegistryLimits},
     config::{self, FlushDiskType, FlushMethod, PrepareMode, Settings},
     connection::{
-        Shared, accept_loop, send_dirty,
+        self, Shared, accept_loop, send_dirty,
         table::{ConnectionLimits, Connections},
     },
     consumer_offset::ConsumerOffsets,
@@ -138,7 +138,7 @@ async fn open_to_clients<R: Runtime>(
     store: &Store<R>,
 ) -> Result<(Shared<Broker<R>>, Vec<R::Listener>), ShardError> {
     let broker = open_broker(runtime, start, settings, store).await?;
-    let listeners = listeners(runtime, start, &broker)?;
+    let listeners = listeners(runtime, start, &broker).await?;
     Ok((broker, listeners))
 }
 
@@ -370,23 +370,22 @@ where
 }
 
 /// Binds the client ports; with a port that the kernel gave the identity learns it.
-fn listeners<R: Runtime>(
+async fn listeners<R: Runtime>(
     runtime: &R,
     start: &ShardStart,
     broker: &Shared<Broker<R>>,
 ) -> Result<Vec<R::Listener>, ShardError> {
-    let ip = start.settings.listen_address();
-    let bind = |port: u16| {
-        let address = SocketAddr::new(ip, port);
-        runtime.listen(address).map_err(|error| ShardError(explain_bind(address, &error)))
-    };
-    let main = bind(start.place.listen_port)?;
-    let port = main.local_address().port();
-    let mut listeners = vec![main];
-    if start.place.fast_port != 0 {
-        listeners.push(bind(start.place.fast_port)?);
+    let mut listeners = Vec::new();
+    for port in [start.place.listen_port, start.place.fast_port] {
+        // Without a fast port there is no second listener; 0 as the first lets the kernel choose.
+        if port == 0 && !listeners.is_empty() {
+            continue;
+        }
+        let address = SocketAddr::new(start.settings.listen_address(), port);
+        let bound = connection::listen(runtime, address).await;
+        listeners.push(bound.map_err(|error| ShardError(explain_bind(address, &error)))?);
     }
-    broker.borrow_mut().set_port(port);
+    broker.borrow_mut().set_port(listeners[0].local_address().port());
     Ok(listeners)
 }
 

@@ -112,7 +112,7 @@ impl<R: Runtime> Broker<R> {
     }
 
     pub(crate) fn on_search_offset(&mut self, to: ReplyTo, command: &Command<'_>) -> Step {
-        if self.searches + self.searches_waiting.len() >= SEARCHES_MAX {
+        if self.searches_waiting.len() >= SEARCHES_MAX {
             return Step::Later(self.cold_room.clone());
         }
         let request = match SearchOffsetRequest::decode(command.fields) {
@@ -145,7 +145,7 @@ impl<R: Runtime> Broker<R> {
                 self.answer_offset(pending.to, answer);
             }
             Err(cold) => {
-                self.searches_waiting.push((pending, cold));
+                self.searches_waiting.push_back((pending, cold));
                 self.cold_work.set();
             }
         }
@@ -170,6 +170,8 @@ impl<R: Runtime> Broker<R> {
 
 /// Most searches on one core that wait for bytes from disk; connections that ask for more are not read from meanwhile.
 const SEARCHES_MAX: usize = 256;
+/// Most of them that read at a time.
+const SEARCH_TASKS_MAX: usize = 16;
 
 /// A search that waits for bytes from disk.
 pub(crate) struct PendingSearch {
@@ -179,35 +181,43 @@ pub(crate) struct PendingSearch {
     is_upper: bool,
 }
 
-/// Starts a task for each search that waits for bytes from disk.
+/// Starts tasks for the searches that wait for bytes from disk, within the bound.
 pub(crate) fn start_searches<R: Runtime>(broker: &Shared<Broker<R>>, files: &Rc<ColdFiles<R>>) {
     loop {
-        let (next, runtime) = {
+        let runtime = {
             let mut broker = broker.borrow_mut();
-            let Some(next) = broker.searches_waiting.pop() else { return };
+            if broker.searches >= SEARCH_TASKS_MAX || broker.searches_waiting.is_empty() {
+                return;
+            }
             broker.searches += 1;
-            (next, broker.runtime.clone())
+            broker.runtime.clone()
         };
         let (broker, files) = (Rc::clone(broker), Rc::clone(files));
-        runtime.clone().spawn(async move {
-            let (pending, cold) = next;
-            let shard = Rc::clone(&broker.borrow().shard);
-            let read = engine::stages::read_cold(&runtime, &shard, &files, &cold).await;
-            {
-                let mut broker = broker.borrow_mut();
-                broker.searches -= 1;
-                broker.cold_room.wake_all();
-                match read {
-                    Ok(()) => broker.run_search(pending),
-                    Err(error) => broker.refuse(
-                        pending.to,
-                        response::SYSTEM_ERROR,
-                        &format!("stored messages cannot be read: {error}"),
-                    ),
-                }
-                send_dirty(&runtime, &mut broker.connections);
-            }
-            start_searches(&broker, &files);
-        });
+        runtime.clone().spawn(go_on_searching(runtime, broker, files));
     }
+}
+
+/// Takes one search after the other: see [`super::pull::start_cold_pulls`] for why no task starts the next.
+async fn go_on_searching<R: Runtime>(runtime: R, broker: Shared<Broker<R>>, files: Rc<ColdFiles<R>>) {
+    loop {
+        let next = broker.borrow_mut().searches_waiting.pop_front();
+        let Some((pending, cold)) = next else { break };
+        let shard = Rc::clone(&broker.borrow().shard);
+        let read = engine::stages::read_cold(&runtime, &shard, &files, &cold).await;
+        {
+            let mut broker = broker.borrow_mut();
+            match read {
+                Ok(()) => broker.run_search(pending),
+                Err(error) => broker.refuse(
+                    pending.to,
+                    response::SYSTEM_ERROR,
+                    &format!("stored messages cannot be read: {error}"),
+                ),
+            }
+            broker.cold_room.wake_all();
+            send_dirty(&runtime, &mut broker.connections);
+        }
+        runtime.yield_now().await;
+    }
+    broker.borrow_mut().searches -= 1;
 }

@@ -304,26 +304,31 @@ pub(crate) struct ColdPull {
 /// Starts tasks for the pulls that wait for bytes from disk, within the bound.
 pub(crate) fn start_cold_pulls<R: Runtime>(broker: &Shared<Broker<R>>, files: &Rc<ColdFiles<R>>) {
     loop {
-        let (next, runtime) = {
+        let runtime = {
             let mut broker = broker.borrow_mut();
-            if broker.cold_pulls >= COLD_PULLS_MAX {
+            if broker.cold_pulls >= COLD_PULLS_MAX || broker.cold_waiting.is_empty() {
                 return;
             }
-            let Some(next) = broker.cold_waiting.pop_front() else { return };
             broker.cold_pulls += 1;
-            (next, broker.runtime.clone())
+            broker.runtime.clone()
         };
         let (broker, files) = (Rc::clone(broker), Rc::clone(files));
-        runtime.spawn(async move {
-            run_cold_pull(&broker, &files, next).await;
-            {
-                let mut broker = broker.borrow_mut();
-                broker.cold_pulls -= 1;
-                broker.cold_room.wake_all();
-            }
-            start_cold_pulls(&broker, &files);
-        });
+        runtime.clone().spawn(answer_cold_pulls(runtime, broker, files));
     }
+}
+
+/// Takes one pull after the other. No task starts the next one: a runtime may run what is spawned at once, inside the one
+/// that spawns it, and thousands of pulls whose bytes have been read by then would be as many calls deep.
+async fn answer_cold_pulls<R: Runtime>(runtime: R, broker: Shared<Broker<R>>, files: Rc<ColdFiles<R>>) {
+    loop {
+        let next = broker.borrow_mut().cold_waiting.pop_front();
+        let Some(next) = next else { break };
+        run_cold_pull(&broker, &files, next).await;
+        broker.borrow().cold_room.wake_all();
+        // Nothing may have been waited for: others get their turn all the same.
+        runtime.yield_now().await;
+    }
+    broker.borrow_mut().cold_pulls -= 1;
 }
 
 /// Reads what a pull needs until it can be decided, and answers it.

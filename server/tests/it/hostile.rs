@@ -218,3 +218,29 @@ fn clients_cannot_take_the_files_that_the_store_needs() {
     };
     serve_somebody(&mut late);
 }
+
+#[test]
+fn a_consumer_that_lags_may_have_thousands_of_pulls_and_searches_outstanding() {
+    let (_scratch, data) = scratch();
+    let small = ["--set", "tailCacheBytes=1MiB", "--set", "readCacheBytes=1MiB"];
+    let server = Server::start_with(&data, &small);
+    let mut producer = server.connect();
+    for number in 0..400 {
+        producer.call(&ask::send("T", "", vec![b'x'; 16 << 10]).field("h", number)).expect_code(0);
+    }
+    let mut consumer = server.connect();
+    let mut reading = TcpPeer::new(consumer.transport.try_clone().unwrap());
+    let asking = std::thread::spawn(move || {
+        for number in 0..8_000_i64 {
+            let old = ask::pull("T", 0, number % 50).field("maxMsgNums", 1);
+            let search = ask::search("T", 0, 1 + number);
+            consumer.send(if number % 8 == 0 { &search } else { &old });
+        }
+        consumer
+    });
+    for opaque in 1..=8_000 {
+        reading.answer(opaque).expect_code(0);
+    }
+    drop(asking.join().unwrap());
+    serve_somebody(&mut producer);
+}

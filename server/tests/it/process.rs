@@ -155,6 +155,9 @@ impl Drop for Process {
         // It may have ended already.
         let _ended = self.child.kill();
         let _ended = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("what the child said:\n{}", self.log());
+        }
     }
 }
 
