@@ -22,7 +22,7 @@ use std::{
 
 use clap::Parser;
 use engine::io::{
-    Listener, Runtime,
+    Listener,
     event::Event,
     ring::{self, RingOptions},
 };
