@@ -134,8 +134,8 @@ pub async fn open_store<R: Runtime>(
     queue_file_bytes: u64,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<OpenedStore<R>, StoreError> {
-    let is_new = layout::check(runtime, root).await?;
-    layout::create(runtime, root, is_new).await?;
+    layout::check(runtime, root).await?;
+    layout::create(runtime, root).await?;
     let lock = layout::lock(runtime, root).await?;
     let exit = if layout::has_abort(runtime, root).await? { Exit::Killed } else { Exit::Clean };
     let segments = Segments::list(runtime, root, segment_bytes).await?;

@@ -1,12 +1,11 @@
 //! Whether a directory is a store, a place for a new one, or something else; and its lock.
 
-use std::{io, path::Path};
+use std::{io::ErrorKind, path::Path};
 
 use super::abort;
 use crate::{
     error::StoreError,
     io::{DirectoryEntry, Runtime},
-    metadata::sync_parent,
 };
 
 /// Names that only a store has.
@@ -16,24 +15,23 @@ const NEUTRAL: [&str; 6] = ["config", "lock", "abort", "abort.bak", "index", "lo
 /// The directories of a store.
 const DIRECTORIES: [&str; 4] = ["commitlog", "consumequeue", "config", "ringmq"];
 
-/// Refuses what is no store and no place for a new one; changes nothing. Tells whether the directory doesn't
-/// exist yet.
+/// Refuses what is no store and no place for a new one; changes nothing.
 ///
 /// # Errors
 /// What it is instead.
-pub async fn check<R: Runtime>(runtime: &R, root: &Path) -> Result<bool, StoreError> {
+pub async fn check<R: Runtime>(runtime: &R, root: &Path) -> Result<(), StoreError> {
     let listed = runtime.list(root).await.map_err(StoreError::io("listing", root))?;
-    let Some(entries) = listed else { return Ok(true) };
+    let Some(entries) = listed else { return Ok(()) };
     if let Some(found) = other_layout(runtime, root, &entries).await? {
         return Err(StoreError::OtherLayout { path: root.to_path_buf(), found });
     }
     if entries.iter().any(|entry| MARKS.contains(&&*entry.name)) {
-        return Ok(false);
+        return Ok(());
     }
     let alien = entries.iter().find(|entry| !NEUTRAL.contains(&&*entry.name) && !entry.name.starts_with('.'));
     match alien {
         Some(alien) => Err(StoreError::NotAStore { path: root.to_path_buf(), found: alien.name.clone() }),
-        None => Ok(false),
+        None => Ok(()),
     }
 }
 
@@ -57,20 +55,33 @@ async fn other_layout<R: Runtime>(
     Ok(None)
 }
 
-/// Makes the store's directories, durably; also the root, when it `is_new`.
+/// Makes the store's directories, durably. As long as the log has no file the directories above the root are made
+/// durable, too: a process that made them may have been killed before it did so itself.
 ///
 /// # Errors
 /// What the system refused.
-pub async fn create<R: Runtime>(runtime: &R, root: &Path, is_new: bool) -> Result<(), StoreError> {
+pub async fn create<R: Runtime>(runtime: &R, root: &Path) -> Result<(), StoreError> {
     for name in DIRECTORIES {
         let path = root.join(name);
         runtime.create_directory(&path).await.map_err(StoreError::io("creating the directory", path))?;
     }
     runtime.sync_directory(root).await.map_err(StoreError::io("syncing the directory", root))?;
-    match root.parent() {
-        Some(parent) if is_new && !parent.as_os_str().is_empty() => sync_parent(runtime, root).await,
-        _ => Ok(()),
+    if !list(runtime, &root.join("commitlog")).await?.is_empty() {
+        return Ok(());
     }
+    for above in root.ancestors().skip(1) {
+        let directory = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+        match runtime.sync_directory(directory).await {
+            Ok(()) => {}
+            // One that we may not open, or that can't be synced, isn't one that we made.
+            Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::InvalidInput) => {}
+            Err(source) => {
+                let path = directory.to_path_buf();
+                return Err(StoreError::Io { doing: "syncing the directory", path, source });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Takes the store's lock.
@@ -80,7 +91,7 @@ pub async fn create<R: Runtime>(runtime: &R, root: &Path, is_new: bool) -> Resul
 pub async fn lock<R: Runtime>(runtime: &R, root: &Path) -> Result<R::Lock, StoreError> {
     let path = root.join("lock");
     runtime.lock(&path).await.map_err(|source| match source.kind() {
-        io::ErrorKind::WouldBlock => StoreError::InUse { path: path.clone() },
+        ErrorKind::WouldBlock => StoreError::InUse { path: path.clone() },
         _ => StoreError::Io { doing: "locking", path: path.clone(), source },
     })
 }

@@ -13,7 +13,7 @@ use engine::{
     commit_log::Backend,
     io::{
         Runtime,
-        script::{InFlightFate, Kind, PowerCut, ScriptRuntime},
+        script::{InFlightFate, Kind, PowerCut, Rule, ScriptRuntime},
     },
     metadata::{self, Generation, MetadataWriter},
     store::StoreSettings,
@@ -22,7 +22,7 @@ use engine::{
 
 use crate::{
     oracle::{Crash, Journal, judge, judge_checkpoint},
-    rig::{ASYNC_DIRECT, ASYNC_MAPPED, DSYNC, FDATASYNC, MAPPED, ROOT, Rig, on_log, settings},
+    rig::{ASYNC_DIRECT, ASYNC_MAPPED, DSYNC, FDATASYNC, MAPPED, ROOT, Rig, settings},
 };
 
 /// Small files: a few messages fill a segment.
@@ -134,6 +134,7 @@ async fn life(runtime: ScriptRuntime, settings: StoreSettings, left: &Left, seed
             0 => rig.all_answered().await,
             1 => left.small_file.change(),
             2 => runtime.sleep(Duration::from_millis(dice.below(1500))).await,
+            3 => runtime.sleep(Duration::from_millis(dice.below(300))).await,
             _ => {}
         }
     }
@@ -223,6 +224,9 @@ fn at_place(what: &str, test: impl FnOnce()) {
     test();
 }
 
+/// Long enough that messages are appended and a checkpoint is written while a sync runs.
+const SLOW_SYNC: Duration = Duration::from_millis(400);
+
 /// How a life goes.
 #[derive(Clone, Copy, Debug)]
 struct Course {
@@ -240,7 +244,7 @@ impl Course {
         let runtime = ScriptRuntime::new(self.seed);
         runtime.set_shuffled(self.shuffled);
         if self.slow_sync {
-            runtime.plan().add(on_log(Kind::SyncData).delay(Duration::from_millis(40)));
+            runtime.plan().add(Rule::of(Kind::SyncData).delay(SLOW_SYNC));
         }
         let left = Left::new();
         runtime.plan().stop_at(number);
@@ -313,6 +317,67 @@ fn check_openings(course: Course) {
     }
 }
 
+/// Life after life of one store, each ended by a crash somewhere, while opening too.
+fn check_many_lives(course: Course) {
+    let settings = small(course.way);
+    let journal: Rc<RefCell<Journal>> = Rc::default();
+    let mut dice = Dice(course.seed);
+    let mut runtime = ScriptRuntime::new(course.seed);
+    let mut unsettled = false;
+    for number in 0..12 {
+        runtime.set_shuffled(course.shuffled);
+        if course.slow_sync {
+            runtime.plan().add(Rule::of(Kind::SyncData).delay(SLOW_SYNC));
+        }
+        let stop_at = dice.below(170) + 1;
+        runtime.plan().stop_at(stop_at);
+        let finished = runtime.try_block_on(crashed_life(&runtime, &settings, &journal, &mut dice)).is_some();
+        let mut images = images(&runtime, dice.below(u64::MAX >> 33));
+        // What a kill left of ASYNC_FLUSH is durable only when the next opening is done.
+        let was_opened = journal.borrow().is_open();
+        let may_lose_power = was_opened || !unsettled || !matches!(course.way.1, FlushMode::Async(_));
+        let choice = images.iter().filter(|(crash, ..)| may_lose_power || *crash == Crash::Kill).count();
+        let pick = usize::try_from(dice.below(choice as u64)).unwrap();
+        let (crash, how, image) = images.swap_remove(pick);
+        unsettled = if was_opened { crash == Crash::Kill && !finished } else { unsettled };
+        match finished {
+            true => journal.borrow_mut().on_clean_stop(),
+            false => journal.borrow_mut().on_crash(crash),
+        }
+        runtime.end();
+        let what = format!("{course:?}, life {number} until {stop_at} ({finished}), {how}");
+        at_place(&what, || {
+            let copy = image.disk().kill_image(InFlightFate::Absent);
+            let rig = Rig::reopen(&copy, settings.clone(), &Rc::new(RefCell::new(journal.borrow().fork())));
+            let present = copy.block_on(judge(&rig));
+            // What came through once stays: the next opening has made it durable, or it is durable already.
+            journal.borrow_mut().keep_only(&present);
+            copy.end();
+        });
+        runtime = image;
+    }
+    assert!(journal.borrow().kept_count() > 20);
+}
+
+async fn crashed_life(
+    runtime: &ScriptRuntime,
+    settings: &StoreSettings,
+    journal: &Rc<RefCell<Journal>>,
+    dice: &mut Dice,
+) {
+    let rig = Rig::open(runtime.clone(), settings.clone(), Rc::clone(journal)).await.unwrap();
+    judge(&rig).await;
+    for _ in 0..10 {
+        send_something(&rig, dice).await;
+        match dice.below(4) {
+            0 => rig.all_answered().await,
+            1 => runtime.sleep(Duration::from_millis(dice.below(1500))).await,
+            _ => {}
+        }
+    }
+    rig.store.stop().await.unwrap();
+}
+
 /// A test for each way to flush.
 macro_rules! for_each_way {
     ($check:ident, $courses:expr, $($name:ident = $way:expr, $seed:literal;)+) => {$(
@@ -339,4 +404,12 @@ for_each_way! { check_openings, [(0, true, false)],
     a_crash_at_any_operation_of_an_opening_loses_nothing_that_a_mapped_log_promised = MAPPED, 13;
     a_crash_at_any_operation_of_an_opening_loses_nothing_of_async_flush = ASYNC_DIRECT, 14;
     a_crash_at_any_operation_of_an_opening_loses_nothing_of_async_flush_on_a_map = ASYNC_MAPPED, 15;
+}
+
+for_each_way! { check_many_lives, (0..8).map(|seed| (100 * seed, seed % 2 == 0, seed % 3 == 0)),
+    many_crashes_of_one_store_lose_nothing_that_fdatasync_promised = FDATASYNC, 21;
+    many_crashes_of_one_store_lose_nothing_that_dsync_promised = DSYNC, 22;
+    many_crashes_of_one_store_lose_nothing_that_a_mapped_log_promised = MAPPED, 23;
+    many_crashes_of_one_store_under_async_flush_lose_only_what_they_may = ASYNC_DIRECT, 24;
+    many_crashes_of_one_store_under_async_flush_on_a_map_lose_only_what_they_may = ASYNC_MAPPED, 25;
 }

@@ -179,3 +179,30 @@ fn a_failed_sync_of_a_queue_costs_no_message_but_the_clean_stop() {
     let next = Rig::reopen(&runtime.disk().kill_image(InFlightFate::Absent), settings(FDATASYNC), &journal);
     assert_eq!(next.runtime.block_on(judge(&next)).len(), 4);
 }
+
+#[test]
+fn a_disk_too_full_for_queue_entries_keeps_them_in_memory_and_they_are_written_when_there_is_space() {
+    for way in WAYS {
+        let rig = rig_with_two(way);
+        let space = rig.runtime.disk().space();
+        rig.runtime.disk().set_space_total(space.total - space.available);
+        // Of a queue that has no file yet.
+        for _ in 0..4 {
+            rig.send_now("TopicB", 3, &[50]);
+        }
+        rig.runtime.advance(std::time::Duration::from_secs(20));
+        let errors = rig.errors.borrow().clone();
+        assert!(errors.iter().any(|error| error.contains("room on this disk")), "{errors:?}");
+        assert_eq!(rig.pullable("TopicB", 3), 4, "{way:?}");
+        assert!(rig.shard.borrow().queues().behind().entries >= 4);
+        rig.runtime.disk().set_space_total(space.total);
+        rig.runtime.advance(std::time::Duration::from_secs(20));
+        assert_eq!(rig.shard.borrow().queues().behind().entries, 0, "{way:?}");
+        let journal = rig.journal.clone();
+        let next = rig.stop().unwrap();
+        journal.borrow_mut().on_clean_stop();
+        let rig = Rig::reopen(&next, settings(way), &journal);
+        assert!(!rig.store.recovered.killed);
+        assert_eq!(next.block_on(judge(&rig)).len(), 6);
+    }
+}

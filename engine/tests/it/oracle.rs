@@ -57,6 +57,8 @@ pub struct Journal {
     shard: Option<SharedShard<ScriptRuntime>>,
     /// Sent messages that every later life must have.
     kept: BTreeSet<usize>,
+    /// Sent messages that a later life must not have.
+    gone: BTreeSet<usize>,
     way: Option<(Backend, FlushMode)>,
 }
 
@@ -119,6 +121,20 @@ impl Journal {
         self.kept.extend(of_this_life.map(|(number, _)| number));
     }
 
+    /// What a crash took is gone for good: nothing of it may come back, and its numbers may be given again.
+    pub fn keep_only(&mut self, present: &BTreeSet<usize>) {
+        for number in 0..self.sent.len() {
+            if !present.contains(&number) {
+                self.gone.insert(number);
+            }
+        }
+    }
+
+    /// Whether the present life got so far that the store was open.
+    pub fn is_open(&self) -> bool {
+        self.shard.is_some()
+    }
+
     /// How many messages must be there.
     pub fn kept_count(&self) -> usize {
         self.kept.len()
@@ -133,6 +149,7 @@ impl Journal {
             lives: self.lives,
             shard: self.shard.clone(),
             kept: self.kept.clone(),
+            gone: self.gone.clone(),
             way: self.way,
         }
     }
@@ -191,6 +208,8 @@ pub async fn judge(rig: &Rig) -> BTreeSet<usize> {
     }
     let journal = rig.journal.borrow();
     let missing: Vec<&usize> = journal.kept.difference(&present).collect();
+    let back: Vec<&usize> = journal.gone.intersection(&present).collect();
+    assert!(back.is_empty(), "{back:?} came back; {}", rig.store.recovered.how);
     assert!(missing.is_empty(), "lost: {missing:?} of {:?}; {}", journal.kept, rig.store.recovered.how);
     present
 }

@@ -123,7 +123,13 @@ fn count_and_bytes_bound_a_pull_but_not_its_first_message() {
         let queue = rig.queue(TOPIC, 0);
         let record = rig.journal.borrow().sent[0].end.get() as usize;
         let pulled = |count: usize, bytes: usize, from: u64| {
-            let pull = Pull { message_count_max: count, bytes_max: bytes, ..pull_from(queue, from) };
+            let pull = Pull {
+                message_count_max: count,
+                bytes_max: bytes,
+                cold_message_count_max: count,
+                cold_bytes_max: bytes,
+                ..pull_from(queue, from)
+            };
             let (pulled, bytes) = rig.pull(&pull);
             assert_eq!(pulled.status, PullStatus::Found);
             let found = offsets(&bytes);
@@ -142,6 +148,21 @@ fn count_and_bytes_bound_a_pull_but_not_its_first_message() {
 }
 
 #[test]
+fn cold_messages_are_bounded_by_limits_of_their_own() {
+    for way in WAYS {
+        for (settings, expected) in [(settings(way), 12), (forgetful(way), 5)] {
+            let rig = Rig::with(settings);
+            fill(&rig, 20, 1000);
+            let queue = rig.queue(TOPIC, 0);
+            let pull = Pull { message_count_max: 12, cold_message_count_max: 5, ..pull_from(queue, 0) };
+            let (pulled, bytes) = rig.pull(&pull);
+            assert_eq!(offsets(&bytes).len(), expected, "{way:?}");
+            assert_eq!(pulled.next_begin_offset.get(), expected as u64);
+        }
+    }
+}
+
+#[test]
 fn a_tag_filter_selects_and_says_how_far_it_has_looked() {
     for cold in [false, true] {
         let rig = Rig::with(if cold { forgetful(FDATASYNC) } else { settings(FDATASYNC) });
@@ -150,7 +171,9 @@ fn a_tag_filter_selects_and_says_how_far_it_has_looked() {
         let tag = |name: &str| i32::try_from(properties::tags_code(&format!("TAGS\u{1}{name}"))).unwrap();
         let filtered = |codes: Vec<i32>, count, from| {
             let filter = Filter::TagCodes(codes);
-            rig.pull(&Pull { filter, message_count_max: count, ..pull_from(queue, from) })
+            let limits =
+                Pull { message_count_max: count, cold_message_count_max: count, ..pull_from(queue, from) };
+            rig.pull(&Pull { filter, ..limits })
         };
         let (pulled, bytes) = filtered(vec![tag("tag1")], 32, 0);
         assert_eq!(offsets(&bytes), (0..30).filter(|number| number % 3 == 1).collect::<Vec<i64>>());

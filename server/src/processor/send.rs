@@ -32,6 +32,9 @@ use crate::{
     topic::name::RETRY_PREFIX,
 };
 
+/// The stored properties of a batch are at most so many times `maxMessageSize` together.
+const BATCH_PROPERTIES_FACTOR_MAX: usize = 4;
+
 /// What RocketMQ's broker reports as its region.
 const REGION: &str = "DefaultRegion";
 
@@ -327,6 +330,14 @@ impl<R: Runtime> Broker<R> {
         }
         self.scratch.properties.pop();
         check_properties(&self.scratch.properties[start..])?;
+        // Each item repeats the wrapper's properties: tiny items would make a small batch a huge one.
+        if self.scratch.properties.len() > BATCH_PROPERTIES_FACTOR_MAX * self.message_bytes_max() {
+            return Err(illegal(
+                "the batch's own properties, repeated for each of its messages, make it too large; send fewer \
+                 messages at once",
+            )
+            .into());
+        }
         self.scratch.ends.push(self.scratch.properties.len());
         Ok(())
     }
