@@ -71,6 +71,8 @@ impl From<StoreError> for ShardError {
     }
 }
 
+/// How often an opening that takes long says how far it is.
+const RECOVERY_NEWS: Duration = Duration::from_secs(1);
 /// How long answers under way may take at a stop.
 const LAST_ANSWERS: Duration = Duration::from_millis(300);
 
@@ -176,6 +178,7 @@ async fn open_store<R: Runtime>(runtime: &R, start: &ShardStart) -> Result<Store
     };
     let name = start.place.broker_name.clone();
     let reporter = name.clone();
+    let mut speak_at = runtime.now() + RECOVERY_NEWS;
     let store = Store::open(
         runtime.clone(),
         StoreSettings {
@@ -194,7 +197,13 @@ async fn open_store<R: Runtime>(runtime: &R, start: &ShardStart) -> Result<Store
                 thorough_interval: settings.flush_consume_queue_thorough_interval,
             },
         },
-        &mut |progress| crate::log::info(&format!("{name}: recovery: {progress}")),
+        &mut |progress| {
+            let now = runtime.now();
+            if now >= speak_at {
+                speak_at = now + RECOVERY_NEWS;
+                crate::log::info(&format!("{name}: recovery: {progress}"));
+            }
+        },
         Rc::new(move |error: &StoreError| crate::log::warn(&format!("{reporter}: {error}"))),
     )
     .await?;
