@@ -85,10 +85,19 @@ pub async fn run<R: Runtime>(
 ) -> Result<(), ShardError> {
     let settings = Rc::new(start.settings.clone());
     let store = open_store(&runtime, &start).await?;
-    let broker = open_broker(&runtime, &start, &settings, &store).await?;
+    let (broker, listeners) = match open_to_clients(&runtime, &start, &settings, &store).await {
+        Ok(open) => open,
+        Err(refusal) => {
+            // Nothing was written: the next start shall find nothing to recover. The refusal says what matters.
+            if let Err(error) = store.stop().await {
+                crate::log::warn(&format!("{}: {error}", start.place.broker_name));
+            }
+            return Err(refusal);
+        }
+    };
     let metadata_stopped = spawn_metadata(&runtime, &broker);
     let stopped = Event::new();
-    for listener in listeners(&runtime, &start, &broker)? {
+    for listener in listeners {
         runtime.spawn(accept_loop(runtime.clone(), listener, Rc::clone(&broker), stopped.clone()));
     }
     runtime.spawn(deliver_loop(runtime.clone(), Rc::clone(&broker), Rc::clone(&store.cold_files)));
@@ -117,6 +126,18 @@ pub async fn run<R: Runtime>(
     store.stop().await?;
     crate::log::info(&format!("{}: stopped, the store is clean", identity.name));
     Ok(())
+}
+
+/// The broker of an open store, and its ports, bound but not yet served.
+async fn open_to_clients<R: Runtime>(
+    runtime: &R,
+    start: &ShardStart,
+    settings: &Rc<Settings>,
+    store: &Store<R>,
+) -> Result<(Shared<Broker<R>>, Vec<R::Listener>), ShardError> {
+    let broker = open_broker(runtime, start, settings, store).await?;
+    let listeners = listeners(runtime, start, &broker)?;
+    Ok((broker, listeners))
 }
 
 /// Lets the last group be flushed and answered, then ends the connections.

@@ -2,7 +2,7 @@
 //!
 //! RocketMQ writes these files with fastjson's pretty printer: tabs, no blank after a colon, no newline at the end, and
 //! **integer keys without quotes**, which no JSON library reads. [`read`] takes both forms and marks such keys, so that
-//! [`write`] gives them back as they were: a file read and written again differs only where its table changed.
+//! [`write()`] gives them back as they were: a file read and written again differs only where its table changed.
 //!
 //! Owns the style. Never touches a file (the engine writes them atomically) and never knows what a table means.
 

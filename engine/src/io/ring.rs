@@ -1,6 +1,6 @@
 //! The `Runtime` on glommio: one pinned io_uring executor per core.
 //!
-//! Owns how an executor is started and where its helper threads run. Files are in [`file`], names in [`names`],
+//! Owns how an executor is started and where its helper threads run. Files are in [`mod@file`], names in [`names`],
 //! sockets in [`net`]. Nothing here decides anything about the store.
 //!
 //! glommio's rings carry file I/O and the waiting for sockets; receiving and sending themselves are direct
@@ -9,17 +9,19 @@
 //! replaces by that of the helper cores.
 
 use std::{
+    cell::Cell,
     future::Future,
     io,
     net::SocketAddr,
     path::{Path, PathBuf},
+    rc::Rc,
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use glommio::{LocalExecutorBuilder, Placement, PoolPlacement, io::DmaBuffer};
 
-use super::{Access, DirectoryEntry, DiskSpace, Runtime, Space};
+use super::{Access, DirectoryEntry, DiskSpace, Runtime, Space, event::Event};
 
 mod file;
 mod names;
@@ -74,8 +76,16 @@ where
             .blocking_thread_pool_placement(PoolPlacement::Unbound(HELPER_THREADS))
             .make()
             .map_err(|error| io::Error::other(error.to_string()))?;
-        let runtime = RingRuntime { helper_cores: options.helper_cores.into() };
-        Ok(executor.run(task(runtime)))
+        let calls = Rc::new(BlockingCalls::default());
+        let runtime = RingRuntime { helper_cores: options.helper_cores.into(), calls: Rc::clone(&calls) };
+        Ok(executor.run(async move {
+            let output = task(runtime).await;
+            // A helper thread whose executor is gone has nobody to report to and panics.
+            while calls.running.get() > 0 {
+                calls.ended.wait().await;
+            }
+            output
+        }))
     })
 }
 
@@ -88,25 +98,42 @@ pub fn probe() -> io::Result<()> {
     made.map(drop).map_err(|error| io::Error::other(error.to_string()))
 }
 
+/// The calls that helper threads are at.
+#[derive(Default)]
+struct BlockingCalls {
+    running: Cell<usize>,
+    /// Set when one ended.
+    ended: Event,
+}
+
 /// The handle; see [`Runtime`]. Valid on the thread of its executor only.
 #[derive(Clone)]
 pub struct RingRuntime {
-    helper_cores: std::rc::Rc<[usize]>,
+    helper_cores: Rc<[usize]>,
+    calls: Rc<BlockingCalls>,
 }
 
 impl RingRuntime {
-    /// Runs `call`, which may block, on a helper thread.
+    /// Runs `call`, which may block, on a helper thread. It runs to its end, and is waited for at the executor's end,
+    /// whether or not anybody awaits it that long.
     async fn blocking<Output: Send + 'static>(
         &self,
         call: impl FnOnce() -> io::Result<Output> + Send + 'static,
     ) -> io::Result<Output> {
         let cores = self.helper_cores.to_vec();
-        glommio::executor()
-            .spawn_blocking(move || {
+        let calls = Rc::clone(&self.calls);
+        calls.running.set(calls.running.get() + 1);
+        let running = glommio::spawn_local(async move {
+            let on_helper = move || {
                 names::move_to_cores(&cores)?;
                 call()
-            })
-            .await
+            };
+            let outcome = glommio::executor().spawn_blocking(on_helper).await;
+            calls.running.set(calls.running.get() - 1);
+            calls.ended.set();
+            outcome
+        });
+        running.detach().await.expect("nobody cancels a detached task")
     }
 }
 

@@ -29,17 +29,19 @@ struct Piece {
 pub struct ColdCache {
     pieces: HashMap<u64, Piece>,
     pieces_max: usize,
+    /// The largest record asked for so far needs so many pieces at the same time: the bound is never below.
+    pieces_min: usize,
     segment_bytes: u64,
     clock: u64,
 }
 
 impl ColdCache {
-    /// A cache of at most `bytes_max` bytes, though never less than four pieces, of a log in files of
-    /// `segment_bytes`.
+    /// A cache of at most `bytes_max` bytes, though never less than four pieces or the largest record asked for, of a
+    /// log in files of `segment_bytes`.
     #[must_use]
     pub fn new(bytes_max: usize, segment_bytes: u64) -> ColdCache {
         let pieces_max = (bytes_max / COLD_PIECE_BYTES).max(4);
-        ColdCache { pieces: HashMap::new(), pieces_max, segment_bytes, clock: 0 }
+        ColdCache { pieces: HashMap::new(), pieces_max, pieces_min: 0, segment_bytes, clock: 0 }
     }
 
     /// The piece that `offset` lies in.
@@ -83,9 +85,12 @@ impl ColdCache {
 
     /// The first piece that must be read before the `len` bytes at `offset` can be copied.
     #[must_use]
-    pub fn missing(&self, offset: LogOffset, len: usize) -> Option<LogOffset> {
+    pub fn missing(&mut self, offset: LogOffset, len: usize) -> Option<LogOffset> {
         let end = offset.plus(len as u64).get();
         let mut at = self.piece_start(offset);
+        // One more: a scan reads the successor, too.
+        let count = (end - at).div_ceil(COLD_PIECE_BYTES as u64) + 1;
+        self.pieces_min = self.pieces_min.max(usize::try_from(count).expect("a record is in memory"));
         while at < end {
             let needed =
                 usize::try_from(end - at).map_or(COLD_PIECE_BYTES, |rest| rest.min(COLD_PIECE_BYTES));
@@ -127,7 +132,7 @@ impl ColdCache {
         );
         self.clock += 1;
         self.pieces.insert(start.get(), Piece { bytes, used: self.clock });
-        while self.pieces.len() > self.pieces_max {
+        while self.pieces.len() > self.pieces_max.max(self.pieces_min) {
             let oldest = self.pieces.iter().min_by_key(|(_, piece)| piece.used).map(|(start, _)| *start);
             self.pieces.remove(&oldest.expect("the cache is over its bound"));
         }

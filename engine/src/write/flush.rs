@@ -79,6 +79,7 @@ pub struct Flush {
     written_end: LogOffset,
     flushed_end: LogOffset,
     sync_in_flight: Option<(LogOffset, Instant)>,
+    /// When the last sync that has ended was begun.
     last_sync: Instant,
     fence: Option<Fence>,
     counters: FlushCounters,
@@ -196,7 +197,8 @@ impl Flush {
     pub fn on_synced(&mut self, end: LogOffset, now: Instant) {
         let (begun_end, begun) = self.sync_in_flight.take().expect("a sync was in flight");
         assert_eq!(begun_end, end, "the outcome belongs to the sync that was begun");
-        self.last_sync = now;
+        // From its beginning: what arrived behind it waits for the interval and the next sync, not for this one, too.
+        self.last_sync = begun;
         if self.fence.is_some() {
             // A write failed meanwhile: nothing is confirmed any more.
             return;

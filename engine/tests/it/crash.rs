@@ -3,6 +3,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeSet,
     path::{Path, PathBuf},
     rc::Rc,
     time::Duration,
@@ -20,7 +21,7 @@ use engine::{
 };
 
 use crate::{
-    oracle::{Crash, Journal, judge},
+    oracle::{Crash, Journal, judge, judge_checkpoint},
     rig::{ASYNC_DIRECT, ASYNC_MAPPED, DSYNC, FDATASYNC, MAPPED, ROOT, Rig, on_log, settings},
 };
 
@@ -49,16 +50,18 @@ impl Dice {
 struct Left {
     journal: Rc<RefCell<Journal>>,
     small_file: SmallFile,
+    /// Messages that are durable, as the checkpoint of a first life says.
+    claimed: BTreeSet<usize>,
 }
 
 impl Left {
     fn new() -> Left {
-        Left { journal: Rc::default(), small_file: SmallFile::default() }
+        Left { journal: Rc::default(), small_file: SmallFile::default(), claimed: BTreeSet::new() }
     }
 
     fn fork(&self) -> Left {
         let journal = Rc::new(RefCell::new(self.journal.borrow().fork()));
-        Left { journal, small_file: self.small_file.clone() }
+        Left { journal, small_file: self.small_file.clone(), claimed: BTreeSet::new() }
     }
 
     /// What must be there when the life has ended so.
@@ -170,7 +173,9 @@ fn second_life(image: &ScriptRuntime, settings: &StoreSettings, left: &Left, use
     let journal = Rc::clone(&left.journal);
     let rig = Rig::reopen(image, settings.clone(), &journal);
     image.block_on(async {
-        judge(&rig).await;
+        let present = judge(&rig).await;
+        let claimed = &left.claimed;
+        assert!(claimed.is_subset(&present), "the checkpoint claims {claimed:?}, there are {present:?}");
         let found = metadata::load(image, &SmallFile::path(), parse_count).await.unwrap().unwrap_or(0);
         let (least, most) = (left.small_file.durable(), left.small_file.count.get());
         assert!((least..=most).contains(&found), "topics.json says {found}, not {least} to {most}");
@@ -252,7 +257,8 @@ fn check_life(course: Course) {
     for number in 1.. {
         let (runtime, left, finished) = course.live(number, &settings);
         for (kind, (crash, how, image)) in (0..).zip(images(&runtime, course.seed ^ number)) {
-            let left = left.after(finished, crash);
+            let mut left = left.after(finished, crash);
+            left.claimed = judge_checkpoint(&image, &left.journal.borrow());
             kept = left.journal.borrow().kept_count().max(kept);
             let what = format!("{course:?}, operation {number}, {how}");
             let used = (number + kind) % 3 == 0;

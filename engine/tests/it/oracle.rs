@@ -14,13 +14,14 @@ use engine::{
     io::script::ScriptRuntime,
     offset::{LogOffset, QueueOffset},
     read::pull::PullStatus,
+    recover::Checkpoint,
     stages::SharedShard,
     store::Store,
     write::{ack::Outcome, flush::FlushMode},
 };
 use protocol::message::{MAGIC_BLANK, StoredMessage, stored_messages};
 
-use crate::rig::{Rig, pull_from};
+use crate::rig::{QUEUE_FILE_BYTES, Rig, pull_from};
 
 /// A message as it was sent and where it was put.
 #[derive(Clone, Debug)]
@@ -51,6 +52,7 @@ pub enum Crash {
 pub struct Journal {
     pub sent: Vec<Sent>,
     pub answers: Vec<(i32, Outcome)>,
+    outcomes: BTreeMap<i32, Outcome>,
     lives: usize,
     shard: Option<SharedShard<ScriptRuntime>>,
     /// Sent messages that every later life must have.
@@ -70,14 +72,14 @@ impl Journal {
     }
 
     pub fn on_answered(&mut self, opaque: i32, outcome: Outcome) {
-        assert!(!self.answers.iter().any(|(other, _)| *other == opaque), "{opaque} is answered twice");
+        let before = self.outcomes.insert(opaque, outcome);
+        assert_eq!(before, None, "{opaque} is answered twice");
         self.answers.push((opaque, outcome));
     }
 
     /// Whether the sender of message `number` was told that it is stored.
     pub fn is_acknowledged(&self, number: usize) -> bool {
-        let batch = self.sent[number].batch;
-        self.answers.iter().any(|(opaque, outcome)| *opaque == batch && *outcome == Outcome::Stored)
+        self.outcomes.get(&self.sent[number].batch) == Some(&Outcome::Stored)
     }
 
     /// A crash of this kind ends the life: fixes which messages must be there from now on, by what the mode promises.
@@ -127,6 +129,7 @@ impl Journal {
         Journal {
             sent: self.sent.clone(),
             answers: self.answers.clone(),
+            outcomes: self.outcomes.clone(),
             lives: self.lives,
             shard: self.shard.clone(),
             kept: self.kept.clone(),
@@ -212,6 +215,30 @@ impl Journal {
             )
         })
     }
+}
+
+/// What the checkpoint of a store that isn't open yet claims: the numbers of the messages that it says are durable in
+/// the log. Those that it says are durable in their queues are looked up there.
+pub fn judge_checkpoint(image: &ScriptRuntime, journal: &Journal) -> BTreeSet<usize> {
+    let bytes = image.disk().read("/store/checkpoint");
+    let checkpoint = bytes.map_or_else(Checkpoint::default, |bytes| Checkpoint::decode(&bytes));
+    let mut claimed = BTreeSet::new();
+    for (number, sent) in journal.sent.iter().enumerate() {
+        if sent.store_timestamp_ms <= checkpoint.physic_msg_timestamp_ms {
+            claimed.insert(number);
+        }
+        if sent.store_timestamp_ms <= checkpoint.logics_msg_timestamp_ms {
+            let position = sent.queue_offset.get() * 20;
+            let base = position / QUEUE_FILE_BYTES * QUEUE_FILE_BYTES;
+            let path = format!("/store/consumequeue/{}/{}/{base:020}", sent.topic, sent.queue_id);
+            let entry = image.disk().read(&path).map(|bytes| {
+                let at = usize::try_from(position - base).unwrap();
+                u64::from_be_bytes(bytes[at..at + 8].try_into().unwrap())
+            });
+            assert_eq!(entry, Some(sent.log_offset.get()), "the checkpoint claims an entry in {path}");
+        }
+    }
+    claimed
 }
 
 /// The log's bytes: records and blanks without a gap up to the end, each number of a queue once and in order, store

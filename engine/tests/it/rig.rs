@@ -30,6 +30,8 @@ use crate::oracle::{Journal, Sent};
 
 pub const ROOT: &str = "/store";
 pub const SEGMENT_BYTES: u64 = 16 * 1024;
+/// Ten entries.
+pub const QUEUE_FILE_BYTES: u64 = 200;
 pub const TOPIC: &str = "TopicA";
 
 pub const FDATASYNC: (Backend, FlushMode) = (Backend::Direct, FlushMode::Sync(SyncMethod::Fdatasync));
@@ -56,8 +58,7 @@ pub fn settings((backend, flush): (Backend, FlushMode)) -> StoreSettings {
         backend,
         flush,
         segment_bytes: SEGMENT_BYTES,
-        // Ten entries.
-        queue_file_bytes: 200,
+        queue_file_bytes: QUEUE_FILE_BYTES,
         is_prepared: true,
         message_bytes_max: 4096,
         sync_flush_timeout: SYNC_FLUSH_TIMEOUT,

@@ -199,17 +199,17 @@ impl<R: Runtime> Broker<R> {
     fn finish_pull(&mut self, to: ReplyTo, pull: Pull, pulled: Pulled, wait: Option<Duration>) {
         let is_waiting = pulled.status == PullStatus::OffsetOverflowOne
             || (pulled.status == PullStatus::NoMessageInQueue && pull.queue_offset == QueueOffset::ZERO);
-        if let (true, Some(wait)) = (is_waiting, wait) {
-            if self.may_hold(to) {
-                let now = self.runtime.now();
-                let held = HeldPull { reply_to: to, pull, deadline: now + wait };
-                self.shard.borrow_mut().holds_mut().hold(held, now);
-                if wait < Duration::from_secs(1) {
-                    // Sooner than the look that is taken every second anyway.
-                    self.holds_changed.set();
-                }
-                return;
+        if let (true, Some(wait)) = (is_waiting, wait)
+            && self.may_hold(to)
+        {
+            let now = self.runtime.now();
+            let held = HeldPull { reply_to: to, pull, deadline: now + wait };
+            self.shard.borrow_mut().holds_mut().hold(held, now);
+            if wait < Duration::from_secs(1) {
+                // Sooner than the look that is taken every second anyway.
+                self.holds_changed.set();
             }
+            return;
         }
         self.answer_pull(to, pull.queue_offset, pulled);
     }

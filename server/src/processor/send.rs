@@ -9,7 +9,7 @@
 use std::{fmt::Write, net::SocketAddr};
 
 use engine::{
-    commit_log::record::{BLANK_BYTES, Message},
+    commit_log::record::Message,
     derive::consume_queue::QueueIndex,
     io::Runtime,
     limits::PROPERTIES_BYTES_MAX,
@@ -240,7 +240,6 @@ impl<R: Runtime> Broker<R> {
             body: command.body,
             properties: &self.scratch.properties,
         };
-        self.fits_a_file(message.record_bytes())?;
         let appended = self.shard.borrow_mut().append(queue, &message, now_ms);
         let appended = appended.map_err(|error| self.no_send(error))?;
         self.counters.put_messages += 1;
@@ -302,7 +301,6 @@ impl<R: Runtime> Broker<R> {
                     ..template
                 }
             });
-        self.fits_a_file(messages.clone().map(|message| message.record_bytes()).sum())?;
         let mut first = None;
         let mut rest = Vec::new();
         let mut last_end = LogOffset::ZERO;
@@ -518,19 +516,6 @@ impl<R: Runtime> Broker<R> {
 
     fn message_bytes_max(&self) -> usize {
         self.shard.borrow().settings().message_bytes_max
-    }
-
-    /// What is stored together lies in one file. An existing store's files may be smaller than the settings ask for, and
-    /// a batch of small messages grows by what is stored beside each.
-    fn fits_a_file(&self, len: usize) -> Result<(), Refusal> {
-        let segment_bytes = self.shard.borrow().log().segment_bytes();
-        if len as u64 + BLANK_BYTES as u64 > segment_bytes {
-            return Err(illegal(&format!(
-                "stored, this takes {len} bytes, more than a commit-log file of this store holds ({segment_bytes}); send \
-                 less at once"
-            )));
-        }
-        Ok(())
     }
 
     fn too_large(&self, what: &str, len: usize) -> Refusal {

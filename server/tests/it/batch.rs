@@ -84,7 +84,7 @@ fn a_batch_that_no_file_can_hold_is_refused_and_the_broker_lives() {
     let items = vec![("", "x"); 10_000];
     let answer = peer.call(&ask::batch("T", "", &items));
     assert_eq!(answer.code, response::MESSAGE_ILLEGAL, "{answer:?}");
-    assert!(answer.remark().contains("1048576"), "{answer:?}");
+    assert!(answer.remark().contains("1048568"), "{answer:?}");
     peer.call(&ask::batch("T", "", &items[..1_000])).expect_code(0);
     assert_eq!(peer.call(&ask::max_offset("T", 0)).int("offset"), 1_000);
 }

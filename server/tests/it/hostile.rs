@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     ask,
-    process::{Process, Server, has_program, scratch, serve},
+    process::{Process, Server, has_program, say, scratch, serve},
     wire::{PATIENCE, TcpPeer},
 };
 
@@ -95,7 +95,7 @@ fn ten_thousand_idle_connections_cost_little_memory_and_nobody_time() {
     rustix::process::setrlimit(rustix::process::Resource::Nofile, raised).expect("up to the hard limit");
     let count = usize::try_from(allowed.saturating_sub(1_000).min(10_000)).unwrap();
     if count < 10_000 {
-        eprintln!("only {count} connections: this user may not open more files");
+        say(&format!("only {count} connections: this user may not open more files"));
     }
     let server = Server::start(&data);
     let address = server.brokers[0].1;
@@ -159,7 +159,7 @@ fn a_reader_that_never_reads_and_a_producer_that_never_reads_its_answers() {
     assert!(slowest < SERVED_WITHIN, "{slowest:?}");
     let grown = server.process.memory_kb("VmRSS").saturating_sub(before);
     // 5 MiB each, one answer more, and what vectors keep in reserve.
-    assert!(grown < 6 * (2 * 5 + 1) << 10, "{grown} kB more for 6 peers that don't read");
+    assert!(grown < (6 * (2 * 5 + 1)) << 10, "{grown} kB more for 6 peers that don't read");
     drop(deaf);
     // When they are gone their memory is, and the broker goes on.
     serve_somebody(&mut somebody);

@@ -107,3 +107,14 @@ fn several_name_servers_all_learn_and_one_that_is_down_delays_nobody() {
         assert!(took < Duration::from_millis(500), "{took:?}");
     }
 }
+
+#[test]
+fn a_stop_is_clean_while_a_name_server_is_being_connected_to() {
+    let (_scratch, data) = scratch();
+    // Nobody ever answers there: the address is reserved for documentation.
+    let mut server = Server::start_with(&data, &["--namesrv", "192.0.2.1:9876"]);
+    server.connect().call(&ask::send("T", "", "m")).expect_code(0);
+    server.process.stop();
+    let log = server.process.log();
+    assert!(log.contains("the store is clean") && !log.contains("panicked"), "{log}");
+}

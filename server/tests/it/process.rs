@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
@@ -237,11 +237,17 @@ pub fn refusal(command: &mut Command) -> String {
     messages[0].to_owned()
 }
 
+/// Says something to whoever runs the tests, also when the test passes.
+pub fn say(line: &str) {
+    // Not captured, as `eprintln!` would be. Nobody is told when stderr is gone.
+    let _unsaid = writeln!(std::io::stderr(), "{line}");
+}
+
 /// Whether this test may do what only root may; says so when not.
 pub fn is_root(what: &str) -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        eprintln!("SKIPPED: {what} needs root");
+        say(&format!("SKIPPED: {what} needs root"));
     }
     is_root
 }
@@ -251,7 +257,7 @@ pub fn has_program(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|directory| directory.join(program).is_file());
     if !found {
-        eprintln!("SKIPPED: there is no {program} here");
+        say(&format!("SKIPPED: there is no {program} here"));
     }
     found
 }

@@ -107,6 +107,10 @@ fn a_second_server_on_the_port_is_refused_and_the_first_goes_on() {
     let text = refusal(&mut serve(&data.with_file_name("other"), &["--port", &port]));
     assert!(text.contains(&format!("port {port} of 127.0.0.1 is taken")), "{text}");
     assert!(text.contains("--port"), "{text}");
+    assert!(
+        !data.with_file_name("other").join("abort").exists(),
+        "a refused start leaves nothing to recover"
+    );
     let names: SocketAddr = server.name_server.unwrap();
     let more = ["--embedded-namesrv", &names.port().to_string()];
     let text = refusal(&mut serve(&data.with_file_name("third"), &more));

@@ -6,7 +6,7 @@ use protocol::body::{cluster::ClusterInfo, route::TopicRouteData};
 
 use crate::{
     ask,
-    process::{Server, scratch},
+    process::{Server, say, scratch},
     wire::{Request, TcpPeer},
 };
 
@@ -69,7 +69,7 @@ fn cores() -> Vec<usize> {
 fn only_the_shard_runs_on_its_core() {
     let cores = cores();
     if cores.len() < 2 {
-        eprintln!("SKIPPED: one core has to do for everything");
+        say("SKIPPED: one core has to do for everything");
         return;
     }
     let (_scratch, data) = scratch();

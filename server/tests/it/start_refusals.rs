@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
-use crate::process::{RINGMQ, Server, has_program, is_root, refusal, scratch, serve};
+use crate::process::{RINGMQ, Server, has_program, is_root, refusal, say, scratch, serve};
 
 /// That `text` says all of this.
 fn assert_says(text: &str, words: &[&str]) {
@@ -179,7 +179,7 @@ fn a_disk_that_is_nearly_full() {
     let mut probe = Command::new("unshare");
     let status = probe.args(["--mount", "sh", "-c", script, "sh"]).arg(&mount).arg("true").status().unwrap();
     if !status.success() {
-        eprintln!("SKIPPED: file systems can't be mounted here");
+        say("SKIPPED: file systems can't be mounted here");
         return;
     }
     let text = refusal(&mut command);
