@@ -221,10 +221,16 @@ pub async fn file_loop<R: Runtime>(runtime: R, shard: SharedShard<R>, making: Fi
         };
         let begun = runtime.now();
         let appended_before = shard.borrow().counters().appended_messages;
-        let done = perform_fill(&runtime, making.backend, step).await.is_ok();
+        let is_sync = matches!(step, FillStep::Sync { .. });
+        let outcome = perform_fill(&runtime, making.backend, step).await;
         {
             let mut shard = shard.borrow_mut();
-            shard.log_mut().on_filled(base, done);
+            shard.log_mut().on_filled(base, outcome.is_ok());
+            if let (true, Err(error)) = (is_sync, &outcome) {
+                shard.flush_mut().on_other_sync_failed(error);
+                shard.sync_work.set();
+                shard.progress.set();
+            }
             // A write or an append may have waited for the range.
             shard.work.set();
             shard.room.wake_all();

@@ -63,6 +63,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Namesrv(args) => namesrv(&args),
         Command::Doctor(args) => return crate::doctor::run(&args, ring::probe),
     };
+    crate::log::flush();
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(StartError(text)) => {

@@ -118,7 +118,17 @@ pub struct Broker<R: Runtime> {
     pub(crate) cold_room: Broadcast,
     pub(crate) recovery: RecoverySummary,
     pub(crate) counters: BrokerCounters,
+    clocks: Option<Clocks>,
     stopping: bool,
+}
+
+/// Both clocks at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clocks {
+    /// The one that never goes back.
+    pub(crate) now: Instant,
+    /// The host's, milliseconds since 1970.
+    pub(crate) wall_ms: i64,
 }
 
 /// What opening the store found; shown by code 28.
@@ -201,6 +211,7 @@ impl<R: Runtime> Broker<R> {
             cold_room: Broadcast::new(),
             recovery: parts.recovery,
             counters: BrokerCounters::default(),
+            clocks: None,
             stopping: false,
         }
     }
@@ -289,6 +300,12 @@ impl<R: Runtime> Broker<R> {
         });
     }
 
+    /// The clocks when the first of the commands that came together asked: a reading costs as much as encoding a record.
+    pub(crate) fn clocks(&mut self) -> Clocks {
+        let runtime = &self.runtime;
+        *self.clocks.get_or_insert_with(|| Clocks { now: runtime.now(), wall_ms: runtime.wall_clock_ms() })
+    }
+
     /// Time since the start.
     pub(crate) fn since_start(&self) -> std::time::Duration {
         self.runtime.now().saturating_duration_since(self.started)
@@ -362,6 +379,7 @@ impl<R: Runtime> Service<R> for Broker<R> {
     }
 
     fn after_commands(&mut self) {
+        self.clocks = None;
         self.deliver();
     }
 

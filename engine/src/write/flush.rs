@@ -221,6 +221,12 @@ impl Flush {
         self.set_fence("sync", error);
     }
 
+    /// A sync of the same files that the flush didn't begin (that of their preparation) failed: final, for the kernel
+    /// tells of a failed write-back once, and the flush's own next sync would not hear of it.
+    pub fn on_other_sync_failed(&mut self, error: &io::Error) {
+        self.set_fence("sync", error);
+    }
+
     /// What failed first is what is told.
     fn set_fence(&mut self, operation: &'static str, error: &io::Error) {
         let errno = error.raw_os_error().unwrap_or(0);

@@ -1,9 +1,11 @@
 //! A failed write or sync is final: the log is fenced, whatever the disk says later.
 
+use std::rc::Rc;
+
 use engine::{
     commit_log::Backend,
     error::StoreError,
-    io::script::{Dirty, EIO, InFlightFate, Kind},
+    io::script::{Dirty, EIO, InFlightFate, Kind, Rule, ScriptRuntime},
     shard::AppendError,
     write::{ack::Outcome, flush::FlushMode},
 };
@@ -11,7 +13,8 @@ use engine::{
 use crate::{
     oracle::{Crash, judge},
     rig::{
-        ASYNC_DIRECT, ASYNC_MAPPED, FDATASYNC, Rig, SYNC_WAYS, TOPIC, WAYS, log_operation, on_log, settings,
+        ASYNC_DIRECT, ASYNC_MAPPED, FDATASYNC, MAPPED, Rig, SYNC_WAYS, TOPIC, WAYS, log_operation, on_log,
+        settings,
     },
 };
 
@@ -152,6 +155,18 @@ fn async_flush_is_fenced_by_a_failed_sync_too() {
         rig.runtime.advance(std::time::Duration::from_secs(11));
         assert_fenced(&rig, Kind::SyncData);
         assert_eq!(rig.pullable(TOPIC, 0), 4);
+    }
+}
+
+#[test]
+fn a_failed_sync_of_the_preparation_fences_like_any_other() {
+    // It is a sync of the file that messages are in: the kernel tells of a failed write-back only once.
+    for way in [FDATASYNC, MAPPED, ASYNC_DIRECT, ASYNC_MAPPED] {
+        let runtime = ScriptRuntime::new(1);
+        runtime.plan().add(Rule::of(Kind::SyncData).under("commitlog").nth(1).fail(EIO));
+        let rig = Rig::reopen(&runtime, settings(way), &Rc::default());
+        rig.runtime.advance(std::time::Duration::from_millis(10));
+        assert_fenced(&rig, Kind::SyncData);
     }
 }
 

@@ -10,6 +10,7 @@ use std::{fmt::Write, net::SocketAddr};
 
 use engine::{
     commit_log::record::Message,
+    derive::consume_queue::QueueIndex,
     io::Runtime,
     limits::PROPERTIES_BYTES_MAX,
     offset::LogOffset,
@@ -95,12 +96,18 @@ struct Asked {
     /// Don't wait for the flush.
     no_wait: bool,
     has_unique_key: bool,
+    /// All of them are kept as they stand: nothing is replaced, nothing malformed is left out.
+    is_kept_whole: bool,
 }
 
 /// Reads the properties for what concerns the broker; refuses what isn't built.
 fn examine(properties: &str) -> Result<Asked, Refusal> {
     let mut asked = Asked::default();
+    let mut kept_bytes = 0;
     for (key, value) in properties::iter(properties) {
+        if !is_replaced(key) {
+            kept_bytes += key.len() + value.len() + SEPARATORS_BYTES;
+        }
         match key {
             name::WAIT => asked.no_wait = value.eq_ignore_ascii_case("false"),
             name::UNIQ_KEY => asked.has_unique_key = true,
@@ -131,8 +138,13 @@ fn examine(properties: &str) -> Result<Asked, Refusal> {
             _ => {}
         }
     }
+    let is_ended = properties.is_empty() || properties.ends_with(PROPERTY_SEPARATOR);
+    asked.is_kept_whole = kept_bytes == properties.len() + usize::from(!is_ended);
     Ok(asked)
 }
+
+/// Behind a name and behind a value.
+const SEPARATORS_BYTES: usize = 2;
 
 /// Properties that the broker sets itself, or that mustn't be stored.
 fn is_replaced(key: &str) -> bool {
@@ -148,13 +160,17 @@ impl<R: Runtime> Broker<R> {
                 return Step::Done;
             }
         };
-        // A target that is sendable was checked when it was made.
-        if !self.targets.get(request.topic).is_some_and(|target| target.is_sendable)
-            && let Err(refusal) = self.prepare_target(&request)
-        {
-            self.refuse_send(to, command, refusal);
-            return Step::Done;
-        }
+        let placed = match self.targets.get_mut(request.topic) {
+            // It was checked when its target was made.
+            Some(target) if target.is_sendable => place(target, &request),
+            _ => match self.prepare_target(&request) {
+                Ok(target) => place(target, &request),
+                Err(refusal) => {
+                    self.refuse_send(to, command, refusal);
+                    return Step::Done;
+                }
+            },
+        };
         if let Some(durable) = self.wait_for_topic(request.topic) {
             return Step::Later(durable);
         }
@@ -177,10 +193,10 @@ impl<R: Runtime> Broker<R> {
                 }
             };
         }
-        let done = if request.batch {
-            self.send_batch(to, command, &request)
-        } else {
-            self.send_single(to, command, &request)
+        let done = match placed {
+            Err(refusal) => Err(refusal.into()),
+            Ok(place) if request.batch => self.send_batch(to, command, &request, place),
+            Ok(place) => self.send_single(to, command, &request, place),
         };
         match done {
             Ok(()) => Step::Done,
@@ -197,15 +213,15 @@ impl<R: Runtime> Broker<R> {
         to: ReplyTo,
         command: &Command<'_>,
         request: &SendRequest<'_>,
+        Place { queue_id, queue, sys_flag }: Place,
     ) -> Result<(), NoSend> {
-        let (queue_id, queue, sys_flag) = self.place(request)?;
         if command.body.len() > self.message_bytes_max() {
             return Err(self.too_large("body", command.body.len()).into());
         }
         let asked = examine(request.properties)?;
-        let now_ms = self.runtime.wall_clock_ms();
+        let now_ms = self.clocks().wall_ms;
         self.scratch.properties.clear();
-        append_kept(&mut self.scratch.properties, request.properties);
+        append_kept(&mut self.scratch.properties, request.properties, &asked);
         let SendScratch { properties, added, .. } = &mut self.scratch;
         properties.push_str(added);
         if !asked.has_unique_key {
@@ -242,8 +258,8 @@ impl<R: Runtime> Broker<R> {
         to: ReplyTo,
         command: &Command<'_>,
         request: &SendRequest<'_>,
+        Place { queue_id, queue, sys_flag }: Place,
     ) -> Result<(), NoSend> {
-        let (queue_id, queue, sys_flag) = self.place(request)?;
         if command.body.len() > self.message_bytes_max() {
             return Err(self.too_large("batch", command.body.len()).into());
         }
@@ -251,7 +267,7 @@ impl<R: Runtime> Broker<R> {
             return Err(illegal("a batch cannot go to a retry topic; send its messages one by one").into());
         }
         let asked = examine(request.properties)?;
-        let now_ms = self.runtime.wall_clock_ms();
+        let now_ms = self.clocks().wall_ms;
         self.scratch.properties.clear();
         self.scratch.ends.clear();
         let mut count = 0;
@@ -317,7 +333,7 @@ impl<R: Runtime> Broker<R> {
     ) -> Result<(), NoSend> {
         let asked = examine(item.properties)?;
         let start = self.scratch.properties.len();
-        append_kept(&mut self.scratch.properties, item.properties);
+        append_kept(&mut self.scratch.properties, item.properties, &asked);
         for (key, value) in properties::iter(wrapper) {
             if key != name::UNIQ_KEY && !is_replaced(key) {
                 properties::write(&mut self.scratch.properties, key, value);
@@ -342,42 +358,11 @@ impl<R: Runtime> Broker<R> {
         Ok(())
     }
 
-    /// The queue that a message goes to, and the sysFlag it is stored with.
-    fn place(
-        &mut self,
-        request: &SendRequest<'_>,
-    ) -> Result<(u32, engine::derive::consume_queue::QueueIndex, i32), Refusal> {
-        let unbuilt = sys_flag::TRANSACTION_MASK | sys_flag::NEED_UNWRAP | sys_flag::INNER_BATCH;
-        if request.sys_flag & unbuilt != 0 {
-            return Err(illegal(&format!(
-                "sysFlag {:#x} asks for a transaction or an inner batch, which this broker does not support",
-                request.sys_flag
-            )));
-        }
-        let target = self.targets.get_mut(request.topic).expect("the target was prepared");
-        let queue_id = match u32::try_from(request.queue_id) {
-            Ok(queue_id) => queue_id,
-            Err(_) => {
-                target.next_queue = target.next_queue.wrapping_add(1);
-                target.next_queue % target.write_queue_nums.max(1)
-            }
-        };
-        let Some(queue) = target.queues.get(queue_id as usize).copied() else {
-            let most = target.read_queue_nums.max(target.write_queue_nums);
-            return Err((
-                response::SYSTEM_ERROR,
-                format!("request queueId[{queue_id}] is illegal, topic {} has {most} queues", request.topic),
-            ));
-        };
-        let multi = if target.is_multi_tag { sys_flag::MULTI_TAGS } else { 0 };
-        Ok((queue_id, queue, request.sys_flag | multi))
-    }
-
     /// Finds or creates the topic of a send, and makes its target.
-    fn prepare_target(&mut self, request: &SendRequest<'_>) -> Result<(), Refusal> {
+    fn prepare_target(&mut self, request: &SendRequest<'_>) -> Result<&mut Target, Refusal> {
         self.create_topic_for_send(request)?;
         self.refresh_target(request.topic);
-        Ok(())
+        Ok(self.targets.get_mut(request.topic).expect("the topic exists"))
     }
 
     /// Makes the target of an existing topic.
@@ -407,13 +392,14 @@ impl<R: Runtime> Broker<R> {
         self.targets.set(topic, target);
     }
 
-    fn room(&self) -> Result<(), NoSend> {
+    fn room(&mut self) -> Result<(), NoSend> {
+        let now = self.clocks().now;
         let mut shard = self.shard.borrow_mut();
         if shard.fence().is_some() {
             drop(shard);
             return Err(NoSend::Refused((response::SERVICE_NOT_AVAILABLE, self.fence_remark())));
         }
-        if shard.has_room(self.runtime.now()).is_ok() {
+        if shard.has_room(now).is_ok() {
             return Ok(());
         }
         if let Some(error) = shard.file_error() {
@@ -455,13 +441,14 @@ impl<R: Runtime> Broker<R> {
     }
 
     fn receipt(
-        &self,
+        &mut self,
         reply_to: ReplyTo,
         queue_id: u32,
         first: Appended,
         rest: Vec<LogOffset>,
         end: LogOffset,
     ) -> Receipt {
+        let now = self.clocks().now;
         Receipt {
             reply_to,
             queue_id,
@@ -469,7 +456,7 @@ impl<R: Runtime> Broker<R> {
             log_offset: first.log_offset,
             rest,
             end,
-            deadline: self.shard.borrow().ack_deadline(self.runtime.now()),
+            deadline: self.shard.borrow().ack_deadline(now),
         }
     }
 
@@ -550,6 +537,42 @@ impl<R: Runtime> Broker<R> {
     }
 }
 
+/// Where a message goes.
+#[derive(Clone, Copy)]
+struct Place {
+    queue_id: u32,
+    queue: QueueIndex,
+    /// It is stored with this.
+    sys_flag: i32,
+}
+
+/// Where a message of `target`'s topic goes. The producer or, asked by a negative queue id, the broker chooses.
+fn place(target: &mut Target, request: &SendRequest<'_>) -> Result<Place, Refusal> {
+    let unbuilt = sys_flag::TRANSACTION_MASK | sys_flag::NEED_UNWRAP | sys_flag::INNER_BATCH;
+    if request.sys_flag & unbuilt != 0 {
+        return Err(illegal(&format!(
+            "sysFlag {:#x} asks for a transaction or an inner batch, which this broker does not support",
+            request.sys_flag
+        )));
+    }
+    let queue_id = match u32::try_from(request.queue_id) {
+        Ok(queue_id) => queue_id,
+        Err(_) => {
+            target.next_queue = target.next_queue.wrapping_add(1);
+            target.next_queue % target.write_queue_nums.max(1)
+        }
+    };
+    let Some(queue) = target.queues.get(queue_id as usize).copied() else {
+        let most = target.read_queue_nums.max(target.write_queue_nums);
+        return Err((
+            response::SYSTEM_ERROR,
+            format!("request queueId[{queue_id}] is illegal, topic {} has {most} queues", request.topic),
+        ));
+    };
+    let multi = if target.is_multi_tag { sys_flag::MULTI_TAGS } else { 0 };
+    Ok(Place { queue_id, queue, sys_flag: request.sys_flag | multi })
+}
+
 /// A send that didn't happen.
 pub(crate) enum NoSend {
     /// Not at this moment.
@@ -569,7 +592,14 @@ fn illegal(remark: &str) -> Refusal {
 }
 
 /// Appends the sender's properties without those that the broker sets, each ended by a separator.
-fn append_kept(out: &mut String, sent: &str) {
+fn append_kept(out: &mut String, sent: &str, asked: &Asked) {
+    if asked.is_kept_whole {
+        out.push_str(sent);
+        if !sent.is_empty() && !sent.ends_with(PROPERTY_SEPARATOR) {
+            out.push(PROPERTY_SEPARATOR);
+        }
+        return;
+    }
     for (key, value) in properties::iter(sent) {
         if !is_replaced(key) {
             out.push_str(key);

@@ -143,7 +143,8 @@ fn signals_stop_it_cleanly_with_held_pulls_and_senders_answered() {
         server.process.signal(signal);
         assert_eq!(consumer.answer(held).code, 19);
         let stored = sent.into_iter().filter(|opaque| producer.answer(*opaque).code == 0).count();
-        assert!(server.process.wait().success(), "{}", server.process.log());
+        let status = server.process.wait();
+        assert!(status.success(), "{status} after {signal}\n{}", server.process.log());
         assert!(server.process.log().contains("the store is clean"), "{}", server.process.log());
         assert!(!data.join("abort").exists());
         let again = Server::start(&data);
