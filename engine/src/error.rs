@@ -196,8 +196,8 @@ impl fmt::Display for StoreError {
             StoreError::DamagedLog { path, position, what, case, valid_at, valid_count } => write!(
                 f,
                 "the log is damaged at {position} in {} ({what}) and {valid_count} valid record(s) stand behind \
-                 it, the first at {valid_at}; nothing was changed ({case}): restore the segment from a copy, or \
-                 cut the log there with \"ringmq store recover\" if these messages may be lost",
+                 it, the first at {valid_at}; nothing was changed ({case}): restore the segment from a copy; cutting \
+                 the log there would give these messages up, and isn't offered yet",
                 path.display()
             ),
             StoreError::MissingSegments { path, log_end, named_end } => write!(
