@@ -136,7 +136,7 @@ settings! {
         /// What is done ahead of time to the next commit-log files, so that no message pays for it.
         "prepareMode" prepare_mode: PrepareMode = PrepareMode::Zero, Shape::Choice(PrepareMode::WORDS);
         /// Memory of each shard for the newest part of its log, from which most pulls are answered (`direct`).
-        "tailCacheBytes" tail_cache_bytes: ByteSize = ByteSize(64 << 20), Shape::Bytes { min: 1 << 20, max: 64 << 30 };
+        "tailCacheBytes" tail_cache_bytes: ByteSize = ByteSize(32 << 20), Shape::Bytes { min: 1 << 20, max: 64 << 30 };
         /// Memory of each shard for older parts of its log, read ahead for consumers that lag (`direct`).
         "readCacheBytes" read_cache_bytes: ByteSize = ByteSize(32 << 20), Shape::Bytes { min: 1 << 20, max: 64 << 30 };
     }
