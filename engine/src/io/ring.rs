@@ -26,10 +26,12 @@ use super::{Access, DirectoryEntry, DiskSpace, Runtime, Space, event::Event};
 mod file;
 mod names;
 mod net;
+mod readiness;
 
 pub use file::{RingFile, RingMapping};
 pub use names::StoreLock;
 pub use net::{RingListener, RingStream};
+use readiness::Readiness;
 
 /// How many ordinary threads serve one executor's blocking calls. Two, so that a slow directory sync does not
 /// keep a short one waiting.
@@ -77,15 +79,17 @@ where
             .make()
             .map_err(|error| io::Error::other(error.to_string()))?;
         let calls = Rc::new(BlockingCalls::default());
-        let runtime = RingRuntime { helper_cores: options.helper_cores.into(), calls: Rc::clone(&calls) };
-        Ok(executor.run(async move {
+        let helper_cores = options.helper_cores.into();
+        executor.run(async move {
+            let runtime =
+                RingRuntime { helper_cores, calls: Rc::clone(&calls), readiness: Readiness::start()? };
             let output = task(runtime).await;
             // A helper thread whose executor is gone has nobody to report to and panics.
             while calls.running.get() > 0 {
                 calls.ended.wait().await;
             }
-            output
-        }))
+            Ok(output)
+        })
     })
 }
 
@@ -111,6 +115,7 @@ struct BlockingCalls {
 pub struct RingRuntime {
     helper_cores: Rc<[usize]>,
     calls: Rc<BlockingCalls>,
+    readiness: Readiness,
 }
 
 impl RingRuntime {
@@ -244,11 +249,11 @@ impl Runtime for RingRuntime {
     }
 
     fn listen(&self, address: SocketAddr) -> io::Result<RingListener> {
-        RingListener::bind(address)
+        RingListener::bind(address, self.readiness.clone())
     }
 
     async fn connect(&self, address: SocketAddr, timeout: Duration) -> io::Result<RingStream> {
         let stream = self.blocking(move || std::net::TcpStream::connect_timeout(&address, timeout)).await?;
-        RingStream::new(stream)
+        RingStream::new(stream, &self.readiness)
     }
 }
