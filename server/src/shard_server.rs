@@ -8,7 +8,7 @@
 //!
 //! Stopping goes the other way round.
 
-use std::{cell::RefCell, io, net::SocketAddr, path::PathBuf, rc::Rc, time::Duration};
+use std::{cell::RefCell, io, net::SocketAddr, rc::Rc, time::Duration};
 
 use engine::{
     commit_log::Backend,
@@ -525,10 +525,4 @@ async fn offsets_loop<R: Runtime>(runtime: R, broker: Shared<Broker<R>>) {
             broker.metadata.writer.borrow_mut().request(file);
         }
     }
-}
-
-/// Where the staging directory of a shard is.
-#[must_use]
-pub fn staging(root: &std::path::Path) -> PathBuf {
-    root.join("ringmq")
 }
